@@ -1,1 +1,1 @@
-"""Measurements, each printed beside a baseline of the same run."""
+"""Benchmarks: every performance claim, as a ratio to a baseline of the same run."""

@@ -1,4 +1,4 @@
-"""Measures every claim of speed and prints one table; see `--help`."""
+"""Run the benchmarks and print one table; see `--help`."""
 
 import sys
 import tempfile
@@ -43,14 +43,14 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "fetch": ("Fetch from page cache, raw load", broker_fetch.measure),
     "cluster": ("Brokers of one cluster on this machine", cluster_scaling.measure),
     "rebalance": (
-        "One of 4 consumers dies: from notice to first messages, 12 partitions",
+        "One of 4 consumers dies: from detection to first message, 12 partitions",
         group_rebalance.measure,
     ),
     "metadata": ("A cluster of many topics, 8 partitions each", metadata_cost.measure),
     "librdkafka": ("librdkafka, 200-byte messages, one partition", librdkafka_clients.measure),
     "overhead": ("Bytes on disk, 200-byte messages", disk_overhead.measure),
-    "opening": ("A log of much history: opened from a cold disk", log_opening.measure),
-    "replay": ("Replay of one window from logs of any length", replay_cost.measure),
+    "opening": ("Start on a large log, cold page cache", log_opening.measure),
+    "replay": ("Replay of one window from logs of different lengths", replay_cost.measure),
     "live": ("The live path, from `events` to local receivers", live_path.measure),
     "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
     "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
@@ -59,9 +59,9 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
         "The console, 10,000 jobs on MariaDB, one of them running",
         console_cost.measure,
     ),
-    "api": ("The API: key and quota a request, and publishing", api_cost.measure),
+    "api": ("The API: authentication and rate limit per request, and publishing", api_cost.measure),
     "mirror": ("A mirror from one broker to another", mirror_copy.measure),
-    "audit": ("Marks and counts of the audit, 200-byte messages", audit_cost.measure),
+    "audit": ("Audit of producers and consumers, 200-byte messages", audit_cost.measure),
     "schemas": ("Schemas by id, and events in Avro", schema_lookups.measure),
     "decoding": ("Record batches to Arrow columns, 200-byte values, keys", record_decoding.measure),
     "load": ("The nightly load, from a topic into Parquet, 200-byte values", nightly_load.measure),
@@ -71,22 +71,26 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
 
 @click.command()
 @click.argument("groups", nargs=-1, type=click.Choice(list(GROUPS)))
-@click.option("--quick", is_flag=True, help="One short round of everything: a look, no figures.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="One short round of every group, to check that the benchmarks work.",
+)
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Where logs are kept meanwhile; the system's folder for temporary files where absent.",
+    help="Folder for the logs; the system's folder for temporary files by default.",
 )
 def main(groups: tuple[str, ...], quick: bool, folder: Path | None) -> None:
-    """Measure GROUPS, or everything, and print a table.
+    """Measure GROUPS, or all groups, and print a table.
 
-    Each figure is the median of three rounds and stands beside a baseline of the same rounds.
+    Each figure is the median of three rounds, and is compared with a baseline of the same rounds.
     """
     scale = QUICK if quick else FULL
     with tempfile.TemporaryDirectory(prefix="rewind-bench-", dir=folder) as scratch:
         print(machine.describe(Path(scratch)))
         rounds = "one round" if scale.rounds == 1 else f"medians of {scale.rounds} rounds"
-        print(f"{rounds}; ratio = figure / the baseline named beside it\n")
+        print(f"{rounds}; ratio = figure / baseline\n")
         print_head()
         measured = [_measure(name, scale, Path(scratch)) for name in groups or GROUPS]
     print(f"\n{verdict(measured)}")

@@ -1,10 +1,10 @@
-"""What the API asks of those who ask it: a key and a quota at each request, and JSON of events.
+"""Measures requests/s and CPU of the API: authentication and rate limit, lookups, publishing.
 
-`/healthz` takes no key and looks nothing up. A path that no route has is refused behind the gate,
-so it shows what key and quota cost, and the problem document with them. A replay is looked up in
-the database besides. Publishing stands beside a bare producer with the same settings, for which the
-records are there already; the API reads, checks and encodes each event, and answers once the log
-has all of a request.
+The baseline of requests is `/healthz`, which needs no key and looks up nothing. A request for an
+unknown path is rejected after authentication, so it shows the cost of key, rate limit and problem
+document. A request for a replay adds a lookup in the database. The baseline of publishing, in
+events/s, is a bare producer with the same settings and prepared records; the API parses, validates
+and encodes each event, and responds once the log has acknowledged all events of a request.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
 from app.domain.model import NewReplay, Window
-from benchmarks.http_load import HttpRequest, ask_for, encode
+from benchmarks.http_load import HttpRequest, encode, send_repeatedly
 from benchmarks.live_load import EventSource
 from benchmarks.running_broker import cpu_s
 from benchmarks.running_process import RunningProcess
@@ -30,18 +30,18 @@ BODY_BYTES: Final = 200
 CONNECTIONS: Final = 4
 BARE_TOPIC: Final = "bare_events"
 KINDS: Final = ("bench.made",)
-PLENTY: Final = "1000000"
-"""Requests that a key is allowed in a minute, so that none is refused."""
+RATE_LIMIT: Final = "1000000"
+"""Requests per minute of a key: high enough that no request is rejected."""
 
 HEALTH: Final = "/healthz, no key"
-GATE: Final = "no such path, with a key"
+UNKNOWN_PATH: Final = "unknown path, with a key"
 REPLAY: Final = "GET /replays/{id}, with a key"
 PUBLISH_1: Final = f"POST /events, {EVENTS_IN_REQUEST} each, 1 connection"
 PUBLISH: Final = f"POST /events, {EVENTS_IN_REQUEST} each, {CONNECTIONS} connections"
 
 
 class Case(NamedTuple):
-    """A request that is sent again and again; `events` is how many each brings."""
+    """A request that is sent repeatedly; `events` is the number of events in it."""
 
     name: str
     request: HttpRequest
@@ -50,14 +50,14 @@ class Case(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One case in one round; CPU is that of the API for one request, or one event."""
+    """One case in one round; CPU of the API per request, or per event."""
 
     per_s: float
     cpu_us: float
 
 
 class Bench(NamedTuple):
-    """All that is measured stands here."""
+    """The running API, an event source, and the cases."""
 
     api: RunningProcess
     source: EventSource
@@ -65,7 +65,7 @@ class Bench(NamedTuple):
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case in each round."""
+    """Measure every case in each round."""
     with _bench(folder) as bench:
         rounds: dict[str, list[Measured]] = {case.name: [] for case in bench.cases}
         bare: list[float] = []
@@ -78,7 +78,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 @contextmanager
 def _bench(folder: Path) -> Iterator[Bench]:
-    with service_stage(folder, operator_requests_per_minute=PLENTY) as stage:
+    with service_stage(folder, operator_requests_per_minute=RATE_LIMIT) as stage:
         _, key = stage.store.create_key(DEFAULT_ACCOUNT_NAME, Scope.OPERATOR, "bench")
         webhook = stage.enabled_webhook("http://127.0.0.1:9/")
         now_ms = time.time_ns() // 1_000_000
@@ -100,7 +100,7 @@ def _cases(key: str, replay_id: str) -> list[Case]:
     )
     return [
         Case(HEALTH, encode("GET", "/healthz", status=200)),
-        Case(GATE, encode("GET", "/no-such-path", key=key, status=404)),
+        Case(UNKNOWN_PATH, encode("GET", "/no-such-path", key=key, status=404)),
         Case(REPLAY, encode("GET", f"/replays/{replay_id}", key=key, status=200)),
         Case(PUBLISH_1, publish, 1, EVENTS_IN_REQUEST),
         Case(PUBLISH, publish, CONNECTIONS, EVENTS_IN_REQUEST),
@@ -120,14 +120,14 @@ def _event(number: int, time_text: str) -> bytes:
 
 def _measure(bench: Bench, case: Case, seconds: float) -> Measured:
     before_s = cpu_s(bench.api.process)
-    load = ask_for(bench.api.address, case.request, case.connections, seconds)
+    load = send_repeatedly(bench.api.address, case.request, case.connections, seconds)
     each = case.events or 1
     spent_s = cpu_s(bench.api.process) - before_s
-    return Measured(load.per_s * each, spent_s * 1e6 / (load.answers * each))
+    return Measured(load.per_s * each, spent_s * 1e6 / (load.responses * each))
 
 
 def _produce(source: EventSource, events: int) -> float:
-    """Events/s of a bare producer, until the log has all of them."""
+    """Return the events/s of a bare producer, until the log has acknowledged all events."""
     start_s = time.perf_counter()
     source.publish(BARE_TOPIC, KINDS, events)
     return events / (time.perf_counter() - start_s)
@@ -135,12 +135,12 @@ def _produce(source: EventSource, events: int) -> float:
 
 def _lines(rounds: dict[str, list[Measured]], bare: float) -> Iterator[Line]:
     health = Baseline(HEALTH, median(each.per_s for each in rounds[HEALTH]))
-    for name in (HEALTH, GATE, REPLAY):
+    for name in (HEALTH, UNKNOWN_PATH, REPLAY):
         per_s = median(each.per_s for each in rounds[name])
         yield Line(name, per_s, "req/s", None if name == HEALTH else health)
-        yield Line("  API CPU a request", median(each.cpu_us for each in rounds[name]), "us")
+        yield Line("  API CPU per request", median(each.cpu_us for each in rounds[name]), "us")
     for name in (PUBLISH_1, PUBLISH):
         rate = median(each.per_s for each in rounds[name])
         yield Line(name, rate, "events/s", Baseline("bare producer", bare))
     cpu_us = median(each.cpu_us for each in rounds[PUBLISH])
-    yield Line("  API CPU an event", cpu_us, "us")
+    yield Line("  API CPU per event", cpu_us, "us")

@@ -1,8 +1,9 @@
-"""What the audit costs: a producer that marks and counts its messages, beside one that does not.
+"""Measures the cost of the audit in messages/s, for a producer and for a consumer.
 
-Both send sets of 200-byte messages, each to one partition, and wait for all acknowledgements at the
-end; each runs in a process of its own. A consumer reads what the audited producer sent, and either
-counts what it received or does not look at the marks.
+A producer that marks and counts its messages is compared with one that does not. Both send sets of
+200-byte messages, each set to one partition, wait for all acknowledgements at the end, and run in a
+separate process. A consumer that counts the audited producer's messages is compared with one that
+reads their headers only.
 """
 
 import multiprocessing
@@ -31,7 +32,7 @@ TIMEOUT_S: Final = 10.0
 
 
 class Task(NamedTuple):
-    """So many sets of so many messages to a topic."""
+    """The number of sets to send to a topic, and the messages per set."""
 
     bootstrap_servers: str
     topic: str
@@ -40,14 +41,14 @@ class Task(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """One round, in messages/s; produced by size of set, without and with the audit."""
+    """One round, in messages/s without and with the audit; `produced` by size of set."""
 
     produced: dict[int, tuple[float, float]]
     consumed: tuple[float, float]
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case in each round, the two kinds by turns."""
+    """Measure every case in each round, without and with the audit in turn."""
     with fresh_broker(folder) as broker, _client_process() as process:
         return _lines([_round(broker, process, scale) for _ in range(scale.rounds)])
 
@@ -77,19 +78,19 @@ def _round(broker: RunningBroker, process: Executor, scale: Scale) -> Figures:
 
 
 def produce(task: Task) -> float:
-    """Messages/s of a plain producer."""
+    """Return the messages/s of a plain producer."""
     with Producer(task.bootstrap_servers) as producer:
         return _produce(producer, task)
 
 
 def produce_audited(task: Task) -> float:
-    """Messages/s of one that marks and counts."""
+    """Return the messages/s of a producer that marks and counts."""
     with AuditedProducer(task.bootstrap_servers, server="bench-1") as producer:
         return _produce(producer, task)
 
 
 def _produce(producer: Producer | AuditedProducer, task: Task) -> float:
-    producer.send(task.topic, [MESSAGE]).result()  # connections stand, the topic is there
+    producer.send(task.topic, [MESSAGE]).result()  # opens connections, creates the topic
     messages = [MESSAGE] * task.size
     start_s = perf_counter()
     sent = [producer.send(task.topic, messages) for _ in range(task.sets)]
@@ -99,7 +100,7 @@ def _produce(producer: Producer | AuditedProducer, task: Task) -> float:
 
 
 def consume(bootstrap_servers: str, topic: str, messages: int, counts: bool) -> float:
-    """Messages/s from the first ones on, of a consumer that counts them or does not."""
+    """Return the messages/s of a consumer after its first messages, with or without counting."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": "bench",
@@ -117,7 +118,7 @@ def consume(bootstrap_servers: str, topic: str, messages: int, counts: bool) -> 
             assert fetched, f"{left} of {messages} messages are missing"
             left -= len(fetched)
             for message in fetched:
-                # Who reads a message looks at its headers, whether they are counted or not.
+                # Both cases read the headers; only the counting differs.
                 mark = dict(message.headers() or ()).get(AUDIT_HEADER)
                 assert isinstance(mark, bytes)
                 if counts:
@@ -140,6 +141,6 @@ def _lines(rounds: list[Figures]) -> list[Line]:
     plain, counting = (median(each.consumed[kind] for each in rounds) for kind in (0, 1))
     return [
         *lines,
-        Line("consumer that looks at headers", plain, "msg/s"),
+        Line("consumer that reads headers", plain, "msg/s"),
         Line("consumer that counts", counting, "msg/s", Baseline("not counting", plain)),
     ]

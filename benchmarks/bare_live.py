@@ -1,7 +1,7 @@
-"""The least that a live path can be: a stock consumer whose events are POSTed as they come.
+"""The baseline of the live path: a stock consumer whose events are POSTed in order of arrival.
 
-It has no rules, no log of what is owed, no outcomes, and forgets where it was. The sender is the
-service's own, with as many requests in flight, so what is left is what all that costs.
+It has no rules, no delivery log and no outcomes, and it commits no position. It uses the service's
+sender with the same number of requests in flight, so the difference is the cost of the rest.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ QUEUE_MAX: Final = 1_000
 
 
 class Task(NamedTuple):
-    """What a loop is to do."""
+    """What the loop reads, and where it sends it."""
 
     bootstrap_servers: str
     topic: str
@@ -37,7 +37,7 @@ class Task(NamedTuple):
 
 
 def bare_live(task: Task) -> AbstractContextManager[int]:
-    """The loop in a process of its own, reading from the start: its pid. Gone at the end."""
+    """Run the loop in a separate process, from the start of the topic; yields its pid."""
     return running_loop(_serve, task)
 
 
@@ -77,10 +77,10 @@ def _read(task: Task, queue: "asyncio.Queue[Message]", loop: asyncio.AbstractEve
         first = consumer.poll(WAIT_S)
         if first is not None:
             messages = [first, *consumer.consume(CONSUMED_AT_ONCE - 1, 0)]
-            asyncio.run_coroutine_threadsafe(_hand_over(messages, queue), loop).result()
+            asyncio.run_coroutine_threadsafe(_enqueue(messages, queue), loop).result()
 
 
-async def _hand_over(messages: list[Message], queue: "asyncio.Queue[Message]") -> None:
+async def _enqueue(messages: list[Message], queue: "asyncio.Queue[Message]") -> None:
     for message in messages:
         await queue.put(message)
 

@@ -1,4 +1,4 @@
-"""A loop in a process of its own, to stand beside what it leaves out."""
+"""Runs the loop of a baseline in a separate process."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ Task = TypeVar("Task")
 
 @contextmanager
 def running_loop(serve: Callable[[Connection, Task], None], task: Task) -> Iterator[int]:
-    """`serve` at its task, from when it has sent word that it stands: its pid. Gone at the end."""
+    """Run `serve` on its task until it reports that it is ready; yields its pid, then kills it."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=serve, args=(theirs, task), daemon=True)

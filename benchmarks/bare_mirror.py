@@ -1,7 +1,7 @@
-"""The least that a mirror can be: a stock consumer whose messages go to a stock producer.
+"""The baseline of the mirror: a stock consumer whose messages go to a stock producer.
 
-It looks at no header, remembers no position, takes no care of what is refused, and so promises
-nothing; what is left is what a client in Python costs for a message read and written.
+It reads no headers, commits no position, ignores rejected records, and so guarantees nothing. What
+remains is the cost of a Python client that reads and writes a message.
 """
 
 from contextlib import AbstractContextManager
@@ -15,11 +15,11 @@ from benchmarks.bare_loop import running_loop
 CONSUMED_AT_ONCE: Final = 1_000
 WAIT_S: Final = 0.02
 QUEUED_MAX: Final = 1_000_000
-ANSWER_S: Final = 10.0
+RESPONSE_S: Final = 10.0
 
 
 class Task(NamedTuple):
-    """What a loop is to copy: a topic into the one of another name at the destination."""
+    """The topic to copy, and the topic at the destination to which it is copied."""
 
     source: str
     destination: str
@@ -29,7 +29,7 @@ class Task(NamedTuple):
 
 
 def bare_mirror(task: Task) -> AbstractContextManager[int]:
-    """The loop in a process of its own, reading from the end: its pid. Gone at the end."""
+    """Run the loop in a separate process, from the end of the topic; yields its pid."""
     return running_loop(_serve, task)
 
 
@@ -52,11 +52,10 @@ def _serve(control: Connection, task: Task) -> None:
             "log_level": 0,
         }
     )
-    places = range(task.partitions)
-    ends = [TopicPartition(task.topic, each) for each in places]
-    for place in ends:
-        # Looked up before anybody hears that the loop stands.
-        _, place.offset = consumer.get_watermark_offsets(place, ANSWER_S)
+    ends = [TopicPartition(task.topic, each) for each in range(task.partitions)]
+    for end in ends:
+        # Before the loop reports that it is ready.
+        _, end.offset = consumer.get_watermark_offsets(end, RESPONSE_S)
     consumer.assign(ends)
     control.send(None)
     while True:

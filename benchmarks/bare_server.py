@@ -1,9 +1,9 @@
-"""A server that does nothing but move bytes: the baseline of everything over a socket.
+"""A server that only moves bytes: the baseline of everything that goes over a socket.
 
-A client says once what it will send and what it wants back; then every so many bytes that come
-are answered with so many bytes, from memory as a broker acknowledges, or by `sendfile` out of
-the page cache as it serves a fetch. Nothing is looked at, checked or stored. It shares the
-broker's shape, one thread and a selector, so a ratio says what the broker's own work costs.
+A client first sends the sizes of its requests and of the responses. The server then sends one
+response for each request: from memory, as a broker acknowledges a batch, or by `sendfile` from the
+page cache, as it serves a fetch. It parses, checks and stores nothing. Like the broker it has one
+thread and a selector, so the ratio shows the cost of the broker's own work.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ import psutil
 ACKNOWLEDGE: Final = 0
 SERVE_FILE: Final = 1
 COUNT: Final = 2
-"""Answer with the number of bytes received, once the client has ended its side."""
+"""Respond with the number of received bytes, once the client has shut down its side."""
 
 RECEIVE_BYTES: Final = 512 * 1024
 FILE_BYTES: Final = 64 * 2**20
@@ -33,22 +33,22 @@ _TOTAL: Final = struct.Struct(">q")
 
 
 class Terms(NamedTuple):
-    """What a client and the server agree on: the kind, and bytes of a request and an answer.
+    """The kind of responses, and the sizes of a request and of a response, in bytes.
 
-    An answer out of a file has its size, an int32, in front, and counts it in `answer_bytes`.
+    A response from a file starts with its size, an int32, which `response_bytes` includes.
     """
 
     kind: int
     request_bytes: int
-    answer_bytes: int
+    response_bytes: int
 
     def encode(self) -> bytes:
-        """The first bytes on a connection."""
+        """Return the first bytes that a client sends on a connection."""
         return _TERMS.pack(*self)
 
 
 class BareServer(NamedTuple):
-    """Where the other process listens, and itself."""
+    """The address of the server, and its process."""
 
     address: tuple[str, int]
     process: psutil.Process
@@ -56,7 +56,7 @@ class BareServer(NamedTuple):
 
 @contextmanager
 def bare_server() -> Iterator[BareServer]:
-    """The server in a process of its own, gone at the end."""
+    """Run the server in a separate process until the end of the block."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     child = spawn.Process(target=_serve, args=(theirs,), daemon=True)
@@ -70,46 +70,46 @@ def bare_server() -> Iterator[BareServer]:
 
 
 def read_total(sock: socket.socket) -> int:
-    """The bytes that a `COUNT` server received, after the client has ended its side."""
+    """Return the bytes that a `COUNT` server received, after the client has shut down its side."""
     return int(_TOTAL.unpack(sock.recv(_TOTAL.size, socket.MSG_WAITALL))[0])
 
 
 class _Peer:
-    """One connection: blocking sends, as its client never stops to read."""
+    """One connection; its sends may block, since the client always reads."""
 
     def __init__(self, sock: socket.socket, file: int) -> None:
         self._sock = sock
         self._file = file
         self._terms = Terms(*_TERMS.unpack(sock.recv(_TERMS.size, socket.MSG_WAITALL)))
-        self._acknowledgement = bytes(self._terms.answer_bytes)
+        self._acknowledgement = bytes(self._terms.response_bytes)
         self._unanswered_bytes = 0
         self._total_bytes = 0
         self._position = 0
 
     def receive(self, scratch: memoryview) -> bool:
-        """Read once and answer; false at the client's end."""
+        """Read once and respond; false when the client has closed the connection."""
         try:
             count = self._sock.recv_into(scratch)
-            self._take(count)
+            self._process_bytes(count)
         except ConnectionError:
-            # The client had enough and left in the middle of an answer.
+            # The client stopped in the middle of a response.
             count = 0
         if count == 0:
             self._sock.close()
         return count > 0
 
-    def _take(self, count: int) -> None:
+    def _process_bytes(self, count: int) -> None:
         self._total_bytes += count
         if self._terms.kind != COUNT:
             self._unanswered_bytes += count
             requests, self._unanswered_bytes = divmod(
                 self._unanswered_bytes, self._terms.request_bytes
             )
-            self._answer(requests)
+            self._respond(requests)
         elif count == 0:
             self._sock.sendall(_TOTAL.pack(self._total_bytes))
 
-    def _answer(self, requests: int) -> None:
+    def _respond(self, requests: int) -> None:
         if self._terms.kind == ACKNOWLEDGE:
             self._sock.sendall(self._acknowledgement * requests)
             return
@@ -117,7 +117,7 @@ class _Peer:
             self._serve_file()
 
     def _serve_file(self) -> None:
-        left = self._terms.answer_bytes - _SIZE.size
+        left = self._terms.response_bytes - _SIZE.size
         if self._position + left > FILE_BYTES:
             self._position = 0
         self._sock.send(_SIZE.pack(left), socket.MSG_MORE)
@@ -136,12 +136,12 @@ def _serve(control: Control) -> None:
         control.send(listening.getsockname()[1])
         selector.register(control, selectors.EVENT_READ, None)
         selector.register(listening, selectors.EVENT_READ, listening)
-        while _turn(selector, scratch, file.fileno()):
+        while _serve_once(selector, scratch, file.fileno()):
             pass
 
 
-def _turn(selector: selectors.BaseSelector, scratch: memoryview, file: int) -> bool:
-    """Handle what is ready; false when the owner is gone."""
+def _serve_once(selector: selectors.BaseSelector, scratch: memoryview, file: int) -> bool:
+    """Handle what is ready; false when the owning process has closed its pipe."""
     for key, _ in selector.select():
         match key.data:
             case None:

@@ -1,4 +1,7 @@
-"""What the broker serves from the page cache: large, middle and small fetches."""
+"""Measures fetches from the page cache in MB/s, from 16 KB to 1 MB per request, and CPU per GB.
+
+The baseline is a bare server that sends the same number of bytes by `sendfile`.
+"""
 
 import time
 from pathlib import Path
@@ -19,7 +22,7 @@ LOAD_S: Final = 0.5
 
 
 class Case(NamedTuple):
-    """One way to read."""
+    """The size of fetches, and the number of connections."""
 
     name: str
     bytes_max: int
@@ -36,14 +39,14 @@ CASES: Final = (
 
 
 class Measured(NamedTuple):
-    """One side of one case in one round."""
+    """One case in one round, of the broker or of the bare server."""
 
     mb_per_s: float
     cpu_s_per_gb: float
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case against `sendfile` alone, and what a gigabyte out costs."""
+    """Measure every case, and the CPU per gigabyte."""
     ours: dict[Case, list[Measured]] = {case: [] for case in CASES}
     bare: dict[Case, list[Measured]] = {case: [] for case in CASES}
     with fresh_broker(folder) as broker, bare_server() as server:
@@ -56,7 +59,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 
 def store_log(broker: RunningBroker, topic: str) -> StoredLog:
-    """A new topic whose one partition holds some hundred megabytes of equal batches."""
+    """Create a topic with one partition of some hundred megabytes of equal batches."""
     broker.create_topic(topic)
     batch = batch_of(BATCH_RECORDS, time.time_ns() // 1_000_000)
     request = encode_produce(topic, batch, BATCH_RECORDS, ACKS_ALL)
@@ -93,4 +96,4 @@ def _cpu_line(ours: dict[Case, list[Measured]], bare: dict[Case, list[Measured]]
     case = CASES[0]
     cost = median(each.cpu_s_per_gb for each in ours[case])
     baseline = Baseline("bare sendfile", median(each.cpu_s_per_gb for each in bare[case]))
-    return Line("broker CPU a GB out, 1 MB fetches", cost, "s/GB", baseline, at_most(0.4))
+    return Line("broker CPU per GB out, 1 MB fetches", cost, "s/GB", baseline, at_most(0.4))

@@ -1,9 +1,9 @@
-"""What the broker takes: batches of 1, 50 and 1 MB, every acks, few and many connections.
+"""Measures Produce in messages/s, by batch size, acks and number of connections.
 
-acks=0 and acks=1 are compared with a bare server that moves the same bytes the same way, and
-acks=all with acks=1. Where the disk sets the pace of acks=all, with one connection or batches of
-1 MB, the baseline is a file that five requests are appended to and flushed, again and again.
-Every case has a broker of its own, which takes the same load for a moment before it is timed.
+acks=0 and acks=1 are compared with a bare server that moves the same bytes, acks=all with acks=1.
+Where the disk limits acks=all (one connection, or batches of 1 MB), the baseline is a file to
+which five requests are appended and flushed, repeatedly. Every case has a fresh broker, and a
+short warm-up with the same load.
 """
 
 import time
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.bare_server import BareServer, bare_server
-from benchmarks.disk import appended_and_flushed, written_to_page_cache
+from benchmarks.disk import measure_flushes, measure_page_cache
 from benchmarks.frames import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -52,7 +52,7 @@ ACKS_NAMES: Final = {ACKS_NONE: "0", ACKS_LEADER: "1", ACKS_ALL: "all"}
 
 
 class Case(NamedTuple):
-    """One way to send."""
+    """The records per batch, acks, connections, and unanswered requests per connection."""
 
     records: int
     acks: int
@@ -66,7 +66,7 @@ class Case(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One case in one round: messages/s of both sides, and the processor time of both."""
+    """One case in one round: messages/s and CPU seconds per GB, of broker and bare server."""
 
     rate: float
     bare_rate: float
@@ -93,13 +93,13 @@ TARGETS: Final[dict[Case, Target]] = {
 }
 
 GB_CASE: Final = Case(LARGE, ACKS_LEADER, 1)
-"""Where bytes count and requests do not."""
+"""The case whose cost depends on bytes, not on requests."""
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case against its baseline."""
+    """Measure every case against its baseline."""
     results: dict[Case, list[Measured]] = {case: [] for case in CASES}
-    disk = _DiskPace(folder)
+    disk = _DiskRates(folder)
     with bare_server() as bare:
         for _ in range(scale.rounds):
             for case in CASES:
@@ -108,24 +108,24 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
     return [*_rate_lines(results, disk), *_byte_lines(results, disk)]
 
 
-class _DiskPace:
-    """What the disk alone does with the same bytes, round by round."""
+class _DiskRates:
+    """The rates of the disk alone with the same bytes, for each round."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.flushed: dict[int, list[float]] = {1: [], 50: [], LARGE: []}
-        """Messages/s when so many requests as are in flight are appended and flushed."""
+        """Messages/s when the requests in flight are appended and flushed."""
         self.cached: dict[int, list[float]] = {1: [], 50: [], LARGE: []}
-        """Bytes/s into the page cache, as much in one call as the broker gathers at the most."""
+        """Bytes/s into the page cache, with calls as large as the broker's largest."""
 
     def measure(self, seconds: float) -> None:
-        """One round."""
+        """Measure one round."""
         for records in self.flushed:
             batch = batch_of(records, _now_ms())
-            pace = appended_and_flushed(self._folder, [batch] * IN_FLIGHT, seconds)
-            self.flushed[records].append(pace * IN_FLIGHT * records)
+            per_s = measure_flushes(self._folder, [batch] * IN_FLIGHT, seconds)
+            self.flushed[records].append(per_s * IN_FLIGHT * records)
             pieces = [batch] * max(1, min(DEEP, 2**20 // len(batch)))
-            self.cached[records].append(written_to_page_cache(self._folder, pieces, seconds))
+            self.cached[records].append(measure_page_cache(self._folder, pieces, seconds))
 
 
 def _measure_case(folder: Path, bare: BareServer, case: Case, seconds: float) -> Measured:
@@ -156,7 +156,7 @@ def _produce(broker: RunningBroker, request: ProduceFrame, probe: ProduceFrame, 
 
 
 def _check_stored(broker: RunningBroker, probe: ProduceFrame, requests: int, case: Case) -> None:
-    """Hold the broker's own count of records against the generator's."""
+    """Check that the broker stored as many records as the generator sent."""
     probes = case.connections if case.acks == ACKS_NONE else 0
     stored = send_once(broker.address, probe)
     assert stored == (requests + probes) * case.records, (stored, requests, case)
@@ -173,7 +173,7 @@ def _with_cpu(spent_s: Callable[[], float], send: Callable[[], Sent]) -> tuple[S
     return sent, spent_s() - before_s
 
 
-def _rate_lines(results: dict[Case, list[Measured]], disk: _DiskPace) -> list[Line]:
+def _rate_lines(results: dict[Case, list[Measured]], disk: _DiskRates) -> list[Line]:
     rates = {case: median(each.rate for each in of) for case, of in results.items()}
     return [
         Line(str(case), rate, "msg/s", _baseline(case, rates, results, disk), TARGETS.get(case))
@@ -185,7 +185,7 @@ def _baseline(
     case: Case,
     rates: dict[Case, float],
     results: dict[Case, list[Measured]],
-    disk: _DiskPace,
+    disk: _DiskRates,
 ) -> Baseline:
     if case.acks != ACKS_ALL:
         return Baseline("bare socket", median(each.bare_rate for each in results[case]))
@@ -194,15 +194,15 @@ def _baseline(
     return Baseline("acks 1", rates[case._replace(acks=ACKS_LEADER)])
 
 
-def _byte_lines(results: dict[Case, list[Measured]], disk: _DiskPace) -> Iterable[Line]:
-    """The large batches in bytes, against the page cache, and what a gigabyte costs."""
+def _byte_lines(results: dict[Case, list[Measured]], disk: _DiskRates) -> Iterable[Line]:
+    """Yield the rate of large batches in bytes/s, and the CPU per gigabyte."""
     of = results[GB_CASE]
     batch_bytes = len(batch_of(LARGE, _now_ms()))
     bytes_per_s = median(each.rate for each in of) / LARGE * batch_bytes
     cached = Baseline("writev to page cache", median(disk.cached[LARGE]) / 1e6)
     yield Line("1 MB batches in, 1 conn", bytes_per_s / 1e6, "MB/s", cached, at_least(1_000))
     yield Line(
-        "broker CPU a GB in, 1 MB batches",
+        "broker CPU per GB in, 1 MB batches",
         median(each.cpu_s_per_gb for each in of),
         "s/GB",
         Baseline("bare socket", median(each.bare_cpu_s_per_gb for each in of)),

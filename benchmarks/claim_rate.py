@@ -1,9 +1,9 @@
-"""How fast workers take jobs off the queue: eight processes at once, beside one alone.
+"""Measures claims/s of worker processes: eight at once, compared with one.
 
-Each worker has connections of its own and claims as a worker process does, one job after the
-other, until all are claimed; each job must have been claimed exactly once. On MariaDB the naive
-way stands beside it: the same transaction, that waits for rows which others are claiming. On
-SQLite there is one writer at a time, so workers beside each other can bring nothing.
+Each worker has its own connections and claims replay after replay, as a worker process does, until
+all are claimed. Each replay must be claimed exactly once. On MariaDB the store is also compared
+with the same transaction without SKIP LOCKED, which waits for rows that other workers have locked.
+SQLite has one writer at a time, so more workers cannot be faster there.
 """
 
 import multiprocessing
@@ -37,24 +37,24 @@ LEASE_S: Final = 600.0
 DAY_MS: Final = 86_400_000
 
 Claim = Callable[[str], str | None]
-"""Claims a job for a worker of this name: its id; None if there was none just now."""
+"""Claims a replay for the worker of this name and returns its id; None without one to claim."""
 
 
 class Case(NamedTuple):
-    """So many workers that claim in one way."""
+    """The number of workers, and how they claim."""
 
     name: str
     workers: int
-    way: str
+    method: str
 
 
 ALONE: Final = Case("1 worker", 1, "store")
 TOGETHER: Final = Case("8 workers", WORKERS, "store")
-NAIVE: Final = Case("8 workers, naive", WORKERS, "naive")
+BLOCKING: Final = Case("8 workers, no SKIP LOCKED", WORKERS, "blocking")
 
 
 class Claimed(NamedTuple):
-    """What one worker did, and when by the system's monotonic clock, in seconds."""
+    """The claims of one worker; times in seconds of the system's monotonic clock."""
 
     job_ids: list[str]
     start_s: float
@@ -62,32 +62,32 @@ class Claimed(NamedTuple):
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Both databases, each case in each round."""
+    """Measure each case in each round, on both databases."""
     lines: list[Line] = []
     (folder / "claims-mariadb").mkdir()
     (folder / "claims-sqlite").mkdir()
     with mariadb_server(folder / "claims-mariadb") as url:
-        rates = _rates(url, scale, (ALONE, TOGETHER, NAIVE))
+        rates = _rates(url, scale, (ALONE, TOGETHER, BLOCKING))
         lines += _lines("MariaDB", rates)
     url = f"sqlite:///{folder / 'claims-sqlite' / 'rewind.db'}"
     return [*lines, *_lines("SQLite", _rates(url, scale, (ALONE, TOGETHER)))]
 
 
 def _rates(url: str, scale: Scale, cases: tuple[Case, ...]) -> dict[Case, float]:
-    """Claims/s of each case."""
+    """Return the claims/s of each case."""
     queue_jobs(url, scale.open_jobs)
     rounds: dict[Case, list[float]] = {case: [] for case in cases}
     with _worker_processes() as (workers, counter):
         for _ in range(scale.rounds):
             for case in cases:
-                open_again(url)
+                reopen_jobs(url)
                 counter.value = 0
                 rounds[case].append(_claim_all(workers, url, case, scale.open_jobs))
     return {case: median(of) for case, of in rounds.items()}
 
 
 def queue_jobs(url: str, count: int) -> None:
-    """Make one job as the API does, and then the others as copies of its rows."""
+    """Create one replay as the API does, and the others as copies of its rows."""
     migrate(url)
     to_ms = time.time_ns() // 1_000_000
     with closing(Store.open(url)) as store:
@@ -109,8 +109,8 @@ def _copy_job(db: Connection, count: int) -> None:
     )
 
 
-def open_again(url: str) -> None:
-    """Have every job as nobody had ever claimed it."""
+def reopen_jobs(url: str) -> None:
+    """Reset every replay to the state before its first claim."""
     statement = update(replays).values(
         state=str(ReplayState.OPEN),
         lease_epoch=0,
@@ -126,9 +126,9 @@ def open_again(url: str) -> None:
 
 
 def _claim_all(workers: ProcessPoolExecutor, url: str, case: Case, jobs: int) -> float:
-    """Claims/s until every job is claimed, each once."""
+    """Return the claims/s until every replay is claimed, each once."""
     tasks = [
-        workers.submit(claim_until_none, url, case.way, case.workers, jobs)
+        workers.submit(claim_until_none, url, case.method, case.workers, jobs)
         for _ in range(case.workers)
     ]
     claimed = [task.result() for task in tasks]
@@ -137,7 +137,7 @@ def _claim_all(workers: ProcessPoolExecutor, url: str, case: Case, jobs: int) ->
     return jobs / (max(each.end_s for each in claimed) - min(each.start_s for each in claimed))
 
 
-_together: Barrier
+_start_barrier: Barrier
 _counter: "Synchronized[int]"
 
 
@@ -146,25 +146,25 @@ def _worker_processes() -> Iterator[tuple[ProcessPoolExecutor, "Synchronized[int
     spawn = multiprocessing.get_context("spawn")
     counter: Synchronized[int] = spawn.Value("i", 0)
     shared = (spawn.Barrier(WORKERS), counter)
-    with ProcessPoolExecutor(WORKERS, spawn, share, shared) as workers:
+    with ProcessPoolExecutor(WORKERS, spawn, set_shared, shared) as workers:
         yield workers, counter
 
 
-def share(barrier: Barrier, counter: "Synchronized[int]") -> None:
-    """Take what all worker processes have in common."""
-    global _together, _counter
-    _together, _counter = barrier, counter
+def set_shared(barrier: Barrier, counter: "Synchronized[int]") -> None:
+    """Set the barrier and the counter that all worker processes share."""
+    global _start_barrier, _counter
+    _start_barrier, _counter = barrier, counter
 
 
-def claim_until_none(url: str, way: str, workers: int, jobs: int) -> Claimed:
-    """Claim beside the other workers until all `jobs` are claimed."""
+def claim_until_none(url: str, method: str, workers: int, jobs: int) -> Claimed:
+    """Claim concurrently with the other workers until all `jobs` are claimed."""
     with closing(Database(url)) as database, closing(Store.open(url)) as store:
-        claim = {"store": _store_claim(store), "naive": _naive_claim(database)}[way]
-        # So that no connection is made while the time runs.
+        claim = {"store": _store_claim(store), "blocking": _blocking_claim(database)}[method]
+        # Connections are opened before the clock starts.
         store.check()
         database.read(lambda db: db.execute(select(1)))
         if workers == WORKERS:
-            _together.wait()
+            _start_barrier.wait()
         return _claim_until_none(claim, f"bench:{os.getpid()}", jobs)
 
 
@@ -180,7 +180,7 @@ def _claim_until_none(claim: Claim, worker: str, jobs: int) -> Claimed:
 
 
 def _store_claim(store: Store) -> Claim:
-    """What a worker process does."""
+    """Return the claim of a worker process."""
 
     def claim(worker: str) -> str | None:
         claimed = store.claim(worker, LEASE_S)
@@ -189,8 +189,8 @@ def _store_claim(store: Store) -> Claim:
     return claim
 
 
-def _naive_claim(database: Database) -> Claim:
-    """What a worker would do without a way to pass over rows that others have locked."""
+def _blocking_claim(database: Database) -> Claim:
+    """Return a claim without SKIP LOCKED: it waits for rows that others have locked."""
     first = (
         select(replays.c.id)
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
@@ -200,7 +200,7 @@ def _naive_claim(database: Database) -> Claim:
         .with_for_update()
     )
 
-    def work(db: Connection, worker: str) -> str | None:
+    def claim_first(db: Connection, worker: str) -> str | None:
         row = db.execute(first).first()
         if row is None:
             return None
@@ -221,10 +221,10 @@ def _naive_claim(database: Database) -> Claim:
         return replay.id
 
     def claim(worker: str) -> str | None:
-        # As the store does, so that the two differ in how they meet locks alone.
+        # As in the store, so that the two differ only in their locks.
         if not database.read(lambda db: leases.list_claim_queues(db, "")):
             return None
-        return database.write(lambda db: work(db, worker))
+        return database.write(lambda db: claim_first(db, worker))
 
     return claim
 
@@ -234,6 +234,6 @@ def _lines(database: str, rates: Mapping[Case, float]) -> Iterator[Line]:
     yield Line(f"{database}, {ALONE.name}", alone, "claims/s")
     baseline = Baseline(ALONE.name, alone)
     yield Line(f"{database}, {TOGETHER.name}", together, "claims/s", baseline)
-    if NAIVE in rates:
-        name = f"{database}, {NAIVE.name}"
-        yield Line(name, rates[NAIVE], "claims/s", Baseline(TOGETHER.name, together))
+    if BLOCKING in rates:
+        name = f"{database}, {BLOCKING.name}"
+        yield Line(name, rates[BLOCKING], "claims/s", Baseline(TOGETHER.name, together))

@@ -1,9 +1,8 @@
-"""What more brokers bring on one machine: the same load on 1, 2 and 3 of them.
+"""Measures the same load on 1, 2 and 3 brokers of one machine, in messages/s and MB/s.
 
-Six partitions are spread over the brokers, and each has as many connections, whoever leads it.
-One thread sends all of the load; how much of a core it takes stands beside the rates, since
-brokers and client have the machine's cores in common: what the client takes, and what the system
-does for all, no further broker can have.
+The baseline is one broker. Six partitions are spread over the brokers; the connections per
+partition do not depend on its leader. One client thread sends all of the load. Its CPU is reported
+as well: brokers, client and system share the cores, so it limits what another broker can add.
 """
 
 import os
@@ -24,10 +23,10 @@ from benchmarks.zookeeper_server import ZooKeeper, zookeeper_server
 
 BROKERS: Final = (1, 2, 3)
 PARTITIONS: Final = 6
-"""Shared evenly by each number of brokers."""
+"""A multiple of each number of brokers."""
 
 CONNECTIONS: Final = 4
-"""To each partition."""
+"""Connections to each partition."""
 
 IN_FLIGHT: Final = 5
 WARM_UP_S: Final = 0.1
@@ -40,12 +39,12 @@ FETCH_BYTES: Final = 64 * 2**10
 
 
 class Case(NamedTuple):
-    """One kind of load, and what a figure of it counts."""
+    """One kind of load, and the unit of its rate."""
 
     name: str
     unit: str
     records: int
-    """In a batch; of the fetch's log, whose unit is bytes, `STORED_RECORDS`."""
+    """Records per batch."""
 
 
 PRODUCE_CASES: Final = (
@@ -57,14 +56,14 @@ CASES: Final = (*PRODUCE_CASES, FETCH_CASE)
 
 
 class Cores(NamedTuple):
-    """How many cores each side kept busy."""
+    """The CPU that each side used, in cores."""
 
     client: float
     brokers: float
 
 
 class Measured(NamedTuple):
-    """One case on so many brokers in one round."""
+    """One case on one number of brokers in one round."""
 
     rate: float
     cores: Cores
@@ -74,7 +73,7 @@ Work = TypeVar("Work")
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case on each number of brokers."""
+    """Measure every case on each number of brokers."""
     results: dict[tuple[Case, int], list[Measured]] = {
         (case, count): [] for case in CASES for count in BROKERS
     }
@@ -92,10 +91,10 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 def _measure_brokers(
     folder: Path, zookeeper: ZooKeeper, count: int, seconds: float
 ) -> Iterable[tuple[Case, Measured]]:
-    """Every case on one fresh cluster; at the end the disk is quiet again."""
+    """Measure every case on one fresh cluster, then wait until the disk is idle."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as home,
-        running_cluster(Path(home), zookeeper.fresh_tree(), count) as cluster,
+        running_cluster(Path(home), zookeeper.new_root(), count) as cluster,
     ):
         for case in PRODUCE_CASES:
             yield case, _measure_produce(cluster, case, seconds)
@@ -119,7 +118,7 @@ def _measure_produce(cluster: RunningCluster, case: Case, seconds: float) -> Mea
 
 
 def _check_stored(targets: Sequence[tuple[Address, ProduceFrame]], records: int) -> None:
-    """Hold the brokers' own count of records against the client's."""
+    """Check that the brokers stored as many records as the client sent."""
     stored = sum(send_once(address, request) for address, request in targets)
     assert stored == records, (stored, records)
 
@@ -136,7 +135,7 @@ def _measure_fetch(cluster: RunningCluster, seconds: float) -> Measured:
 
 
 def _store(leader: RunningBroker, partition: int) -> StoredLog:
-    """Fill a partition with equal batches."""
+    """Fill a partition with equal batches, and describe it."""
     batch = batch_of(STORED_RECORDS, _now_ms())
     request = encode_produce(STORED, batch, STORED_RECORDS, ACKS_ALL, partition)
     sent = produce(leader.address, request, Load(1, 200, STORED_S))
@@ -146,7 +145,7 @@ def _store(leader: RunningBroker, partition: int) -> StoredLog:
 
 
 def _with_cores(cluster: RunningCluster, work: Callable[[], Work]) -> tuple[Work, Cores]:
-    """What `work` gives, and the cores that were busy meanwhile."""
+    """Return the result of `work`, and the CPU that both sides used during it."""
     start, client_s, brokers_s = time.perf_counter(), time.process_time(), cluster.cpu_s()
     done = work()
     elapsed_s = time.perf_counter() - start
@@ -165,10 +164,10 @@ def _lines(case: Case, results: dict[tuple[Case, int], list[Measured]]) -> Itera
         yield Line(f"{case.name}, {count} {plural}", rate, case.unit, baseline)
     of_all = results[case, BROKERS[-1]]
     yield Line(
-        "  cores the client kept busy, 3 brokers",
+        "  client CPU, 3 brokers",
         median(each.cores.client for each in of_all),
         "cores",
-        Baseline("what 3 brokers kept busy", median(each.cores.brokers for each in of_all)),
+        Baseline("CPU of the 3 brokers", median(each.cores.brokers for each in of_all)),
     )
 
 

@@ -1,7 +1,6 @@
-"""Requests other than Produce and Fetch on a connection of their own, without a client around them.
+"""Requests other than Produce and Fetch, on a separate connection and without a client library.
 
-A stock client asks for metadata when it thinks it should, of the broker that it chose; here it
-is one broker that is asked, now.
+A stock client decides when it requests metadata, and from which broker. Here the caller does.
 """
 
 import socket
@@ -28,14 +27,14 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class ColdConnection:
-    """One broker's answers, one at a time."""
+    """A connection to one broker, with one request at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def exchange(self, frame: bytes) -> memoryview:
-        """The whole answer to one request without its size; good until the next exchange."""
+        """Send a request; return the response without its size, valid until the next exchange."""
         self._sock.sendall(frame)
         self._receive(0, _SIZE.size)
         (size,) = _SIZE.unpack_from(self._buffer)
@@ -44,13 +43,13 @@ class ColdConnection:
         self._receive(0, size)
         return self._buffer[:size]
 
-    def metadata(self, topics: list[str] | None) -> Any:
-        """What the broker says of some topics, or of all."""
+    def get_metadata(self, topics: list[str] | None) -> Any:
+        """Return the Metadata response for some topics, or for all."""
         answer = self.exchange(encode_metadata(topics))
         return MetadataResponse.decode(bytes(answer), version=METADATA_VERSION, header=True)
 
-    def group_state(self, group_id: str) -> str:
-        """`Stable`, `PreparingRebalance` and so on; an error's answer has no state."""
+    def get_group_state(self, group_id: str) -> str:
+        """Return the group's state, such as `Stable`; empty if the broker returns an error."""
         request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False)
         answer = self.exchange(_encode(request, DESCRIBE_GROUPS_VERSION))
         response = DescribeGroupsResponse.decode(
@@ -68,14 +67,14 @@ class ColdConnection:
 
 @contextmanager
 def cold_connection(address: Address) -> Iterator[ColdConnection]:
-    """A connection to one broker."""
+    """Open a connection to one broker until the end of the block."""
     with socket.create_connection(address, TIMEOUT_S) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield ColdConnection(sock)
 
 
 def encode_metadata(topics: list[str] | None) -> bytes:
-    """The request for some topics, or for all; it creates none."""
+    """Return the Metadata request for some topics, or for all; it creates none."""
     wanted = (
         None if topics is None else [_NamedTopic(topic_id=_NO_ID, name=name) for name in topics]
     )

@@ -1,4 +1,4 @@
-"""A browser's part in the console, without a browser: it signs in and keeps pages live."""
+"""A client of the console without a browser: it signs in, and keeps event streams open."""
 
 import asyncio
 import http.client
@@ -13,8 +13,8 @@ _STREAM_LINE_BYTES_MAX: Final = 2**20
 
 
 def sign_in(url: str, key: str) -> str:
-    """The cookie that a key gets, as the header `cookie` shows it."""
-    status, headers, _ = _ask(
+    """Sign in with a key and return the value of the header `cookie`."""
+    status, headers, _ = _request(
         url, "POST", "/console/sign-in", urlencode({"key": key, "next": ""}), _FORM
     )
     assert status == 303, status
@@ -22,13 +22,13 @@ def sign_in(url: str, key: str) -> str:
 
 
 def get(url: str, path: str, cookie: str) -> bytes:
-    """The body of a page, or of what it loads."""
-    status, _, body = _ask(url, "GET", path, None, {"cookie": cookie})
+    """Return the body of a page or of one of its resources."""
+    status, _, body = _request(url, "GET", path, None, {"cookie": cookie})
     assert status == 200, (path, status)
     return body
 
 
-def _ask(
+def _request(
     url: str, method: str, path: str, body: str | None, headers: dict[str, str]
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     with closing(http.client.HTTPConnection(urlsplit(url).netloc)) as connection:
@@ -38,7 +38,7 @@ def _ask(
 
 
 class PageReader(HTMLParser):
-    """What a browser takes from a page: what to load with it, and what to keep live."""
+    """Parses a page: the resources that it loads, and the items that it keeps live."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class PageReader(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what a tag names."""
+        """Store the resources and live items that a tag names."""
         named = {name: value or "" for name, value in attrs}
         if tag == "link":
             self.loads.append(named["href"])
@@ -63,13 +63,13 @@ class PageReader(HTMLParser):
 
     @property
     def stream(self) -> str:
-        """Where the page's script finds what changes of it."""
+        """The path of the event stream that the page's script opens."""
         listed = f"&page={quote(self._list)}" if self._list else ""
         return f"/console/live?watch={quote(','.join(self._watched))}{listed}"
 
 
 class OpenPage:
-    """A page that stays open; `changes` counts what it was told."""
+    """An open page; `changes` counts the updates that it received."""
 
     def __init__(self) -> None:
         self.is_live = asyncio.Event()
@@ -98,7 +98,7 @@ class OpenPage:
 async def open_pages(
     url: str, path: str, cookies: list[str], count: int
 ) -> AsyncIterator[list[OpenPage]]:
-    """So many pages that are live, of those who have the cookies by turns."""
+    """Open `count` pages, which use the cookies in turn, and wait until all are live."""
     pages = [OpenPage() for _ in range(count)]
     async with asyncio.TaskGroup() as group:
         tasks = [

@@ -1,10 +1,10 @@
-"""What the console asks of the API's process: its first page, and pages that stay open.
+"""Measures the console: time and size of its first page, and the CPU of the API for open pages.
 
-The service stands on MariaDB with ten thousand replays, of which one runs and changes each second.
-A page's time is that of a request over a kept connection, until the last byte of the answer; one
-replay by the API stands beside it. Pages that stay open are streams of one first page each, kept by
-a plain client; what they cost is what the API's process used more than in as many seconds before,
-while the same replay ran and nobody looked.
+The service runs on MariaDB with ten thousand replays, of which one runs and changes every second.
+The time of a page, in ms, runs from a request on a persistent connection to the last byte of the
+response; its baseline is the request for one replay by the API. Open pages are event streams of the
+first page, held by a plain client. Their cost, in percent of a core, is the CPU of the API's
+process minus its CPU in the same number of seconds before, with the same replay and no open pages.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from app.store.engine import Database
 from app.store.tables import replays
 from benchmarks.console_client import PageReader, get, open_pages, sign_in
 from benchmarks.delivery_history import History
-from benchmarks.http_load import HttpRequest, ask_for, encode
+from benchmarks.http_load import HttpRequest, encode, send_repeatedly
 from benchmarks.mariadb_server import mariadb_server
 from benchmarks.running_broker import cpu_s, until
 from benchmarks.running_process import RunningProcess
@@ -36,25 +36,25 @@ from benchmarks.timing_receiver import timing_receiver
 FIRST_PAGE: Final = "/console/jobs"
 JOBS: Final = 10_000
 MINUTE_MS: Final = 60_000
-EVERY: Final[Mapping[int, ReplayState]] = {
+STATE_EVERY: Final[Mapping[int, ReplayState]] = {
     20: ReplayState.FAILED,
     33: ReplayState.CANCELLED,
 }
-"""Every so many-th job ended so; the others are COMPLETED."""
+"""Each replay whose number is a multiple of the key has this state; the others are COMPLETED."""
 
 CONSOLES: Final = 50
 COOKIES: Final = 5
-"""Keys of those who look: each may keep twenty pages live."""
+"""The number of keys that open pages; each key may keep twenty pages live."""
 
 EVENTS_PER_SECOND: Final = 100
 RUNS_S: Final = 300
-"""So long the replay would run: longer than anybody watches it."""
+"""The duration of the replay: longer than the measurement."""
 
 WATCHED: Final = 3
-"""So many times as long as others run: processor time is counted in hundredths of a second."""
+"""Open pages are measured longer by this factor: CPU time is counted in units of 10 ms."""
 
-PLENTY: Final = "1000000"
-"""Requests that a key is allowed in a minute, so that none is refused."""
+RATE_LIMIT: Final = "1000000"
+"""Requests per minute of a key: high enough that no request is rejected."""
 
 PAGE_KB_MAX: Final = 100
 PAGE_MS_MAX: Final = 20
@@ -62,10 +62,7 @@ CONSOLES_PERCENT_MAX: Final = 5
 
 
 class Bench(NamedTuple):
-    """All that is measured stands here; `cookies` are of people who are signed in.
-
-    `lookup` asks the API for the replay that runs.
-    """
+    """The running API, the cookies of signed-in sessions, and the request for one replay."""
 
     api: RunningProcess
     cookies: list[str]
@@ -73,32 +70,32 @@ class Bench(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Milliseconds of one answer: until it is there, and of the process's processor time."""
+    """Milliseconds per response: until its last byte, and of the process's CPU."""
 
     whole: float
     cpu: float
 
 
 class Watched(NamedTuple):
-    """Percent of a core that the API's process used, alone and with pages open."""
+    """CPU of the API's process in percent of a core, without and with open pages."""
 
     alone: float
     with_pages: float
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """The first page, then open pages, in each round."""
+    """Measure the first page, then open pages, in each round."""
     with _bench(folder) as bench:
         request = encode("GET", FIRST_PAGE, cookie=bench.cookies[0], status=200)
         # Templates are compiled when they are first used.
-        ask_for(bench.api.address, request, 1, 0)
+        send_repeatedly(bench.api.address, request, 1, 0)
         lookups: list[Loaded] = []
         pages: list[Loaded] = []
         watched: list[Watched] = []
         for _ in range(scale.rounds):
             lookups.append(_load(bench.api, bench.lookup, scale.webhook_s))
             pages.append(_load(bench.api, request, scale.webhook_s))
-            watched.append(asyncio.run(_watch(bench, WATCHED * scale.live_s)))
+            watched.append(asyncio.run(_measure_open_pages(bench, WATCHED * scale.live_s)))
         page, whole = _page_bytes(bench)
         return list(_lines(lookups, pages, page, whole, watched))
 
@@ -110,7 +107,7 @@ def _bench(folder: Path) -> Iterator[Bench]:
     with (
         mariadb_server(database) as url,
         timing_receiver() as receiver,
-        service_stage(folder, database=url, operator_requests_per_minute=PLENTY) as stage,
+        service_stage(folder, database=url, operator_requests_per_minute=RATE_LIMIT) as stage,
         stage.process("api") as api,
     ):
         replay = _running_replay(stage, receiver.blind_url)
@@ -126,10 +123,10 @@ def _bench(folder: Path) -> Iterator[Bench]:
 
 
 def _running_replay(stage: ServiceStage, url: str) -> Replay:
-    """A replay that a worker will not be done with while anybody measures."""
+    """Create a replay that outlasts the measurement."""
     webhook = stage.enabled_webhook(url)
     events = EVENTS_PER_SECOND * RUNS_S
-    history = History.of(webhook.id, stage.settings.partitions, 3 * events, events)
+    history = History.until_now(webhook.id, stage.settings.partitions, 3 * events, events)
     stage.load(history)
     options = ReplayOptions(max_events_per_second=EVENTS_PER_SECOND)
     window = history.window_of(events)
@@ -137,7 +134,7 @@ def _running_replay(stage: ServiceStage, url: str) -> Replay:
 
 
 def _finish_others(url: str, like: Replay, count: int) -> None:
-    """Store replays that ended before, one each minute."""
+    """Store replays that have ended, one for each minute before."""
     with closing(Database(url)) as database:
         database.write(lambda db: _copy(db, like, count))
 
@@ -150,7 +147,8 @@ def _copy(db: Connection, like: Replay, count: int) -> None:
 def _finished(row: dict[str, Any], number: int) -> dict[str, Any]:
     created_ms = row["created_ms"] - number * MINUTE_MS
     state = next(
-        (state for every, state in EVERY.items() if number % every == 0), ReplayState.COMPLETED
+        (state for every, state in STATE_EVERY.items() if number % every == 0),
+        ReplayState.COMPLETED,
     )
     return row | {
         "id": f"rpl_bench{number:017d}",
@@ -173,34 +171,34 @@ def _finished(row: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def _load(api: RunningProcess, request: HttpRequest, seconds: float) -> Loaded:
-    """Ask for the same again and again, on one connection."""
+    """Measure one request, sent repeatedly on one connection."""
     before_s = cpu_s(api.process)
-    load = ask_for(api.address, request, 1, seconds)
-    return Loaded(1e3 / load.per_s, 1e3 * (cpu_s(api.process) - before_s) / load.answers)
+    load = send_repeatedly(api.address, request, 1, seconds)
+    return Loaded(1e3 / load.per_s, 1e3 * (cpu_s(api.process) - before_s) / load.responses)
 
 
 def _page_bytes(bench: Bench) -> tuple[int, int]:
-    """The page alone, and with all that a browser loads for it the first time."""
+    """Return the size of the page alone, and with the resources that a browser loads once."""
     cookie = bench.cookies[0]
     page = get(bench.api.address, FIRST_PAGE, cookie)
     rest = PageReader(page.decode()).loads
     return len(page), len(page) + sum(len(get(bench.api.address, each, cookie)) for each in rest)
 
 
-async def _watch(bench: Bench, seconds: float) -> Watched:
+async def _measure_open_pages(bench: Bench, seconds: float) -> Watched:
     address = bench.api.address
-    alone = await _percent(bench.api, seconds)
+    alone = await _measure_cpu(bench.api, seconds)
     page = PageReader(get(address, FIRST_PAGE, bench.cookies[0]).decode())
     async with open_pages(address, page.stream, bench.cookies, CONSOLES) as pages:
-        with_pages = await _percent(bench.api, seconds)
-        told = [each.changes for each in pages]
-    # The replay moves on each second, and a look comes each second: one may be missed.
-    assert min(told) >= seconds - 2, f"pages were told {told} changes in {seconds} s"
+        with_pages = await _measure_cpu(bench.api, seconds)
+        changes = [each.changes for each in pages]
+    # The replay changes every second and is polled every second: one change may be missed.
+    assert min(changes) >= seconds - 2, f"pages received {changes} changes in {seconds} s"
     return Watched(alone, with_pages)
 
 
-async def _percent(api: RunningProcess, seconds: float) -> float:
-    """Percent of a core that the process uses from now on, for so long."""
+async def _measure_cpu(api: RunningProcess, seconds: float) -> float:
+    """Return the CPU of the process over the next `seconds`, in percent of a core."""
     start_s, before_s = time.perf_counter(), cpu_s(api.process)
     await asyncio.sleep(seconds)
     return 100 * (cpu_s(api.process) - before_s) / (time.perf_counter() - start_s)
@@ -218,12 +216,12 @@ def _lines(
         f"first page, {JOBS:,} jobs", page_ms, "ms", Baseline(name, lookup_ms), at_most(PAGE_MS_MAX)
     )
     yield Line("  API CPU", page_cpu_ms, "ms", Baseline(name, lookup_cpu_ms))
-    yield Line("  the page", page / 1e3, "KB")
-    yield Line("  with all that it loads", whole / 1e3, "KB", target=at_most(PAGE_KB_MAX))
+    yield Line("  size of the page", page / 1e3, "KB")
+    yield Line("  page with its resources", whole / 1e3, "KB", target=at_most(PAGE_KB_MAX))
     alone = median(each.alone for each in watched)
     with_pages = median(each.with_pages for each in watched)
     more = median(each.with_pages - each.alone for each in watched)
     # No ratio: the process alone may use less than the kernel counts.
-    yield Line("API, nobody looks", alone, "% of core")
+    yield Line("API, no open pages", alone, "% of core")
     yield Line(f"API, {CONSOLES} open pages", with_pages, "% of core")
-    yield Line("  the pages alone", more, "% of core", target=at_most(CONSOLES_PERCENT_MAX))
+    yield Line("  the open pages alone", more, "% of core", target=at_most(CONSOLES_PERCENT_MAX))

@@ -1,10 +1,10 @@
-"""A partition of `delivery_log` with as much history as one likes around one window.
+"""A partition of `delivery_log` with a given amount of history around one window.
 
-The window's records are encoded once for a batch, and each batch has event ids of its own put in.
-The history around it is one stretch of records that is sent again and again with later
-timestamps, as nobody replays it. All is packed with snappy, as the service does. Keys are those of
-many webhooks, the replayed one among them, and all of them belong to the partition. Records come
-at one rate throughout, so that logs of different length differ in nothing else.
+The records of the window are encoded once; each batch then gets its own event ids. The history
+around the window is one batch that is written repeatedly with later timestamps, since no replay
+reads it. Batches are compressed with snappy, as in the service. The keys are those of many webhooks
+of the partition, including the replayed one. The records per hour are constant, so that logs of
+different lengths differ in nothing else.
 """
 
 import socket
@@ -34,14 +34,14 @@ from logbroker.records.record import NewRecord, encode_batch
 
 STRETCH_RECORDS: Final = 500
 WINDOW_BATCH_RECORDS: Final = 600
-"""A multiple of every share, so that all batches of the window have the same keys."""
+"""A multiple of every share: all batches of the window have the same keys."""
 
 WEBHOOKS: Final = 40
 SHARE: Final = 3
-"""Every so many-th record is the replayed webhook's, where nothing else is said."""
+"""One of this many records belongs to the replayed webhook, by default."""
 
 STEP_MS: Final = 38
-"""Ten million records, so far apart, are four and a half days, less than may be replayed."""
+"""At this distance ten million records cover four and a half days, less than the history."""
 
 BEHIND_NOW_MS: Final = 60_000
 BODY_BYTES: Final = 200
@@ -50,10 +50,10 @@ _OLD_ID: Final = b"old_%010d"
 _ID_IN_BATCH: Final = b"evt_-batch-%03d"
 _BATCH_MARK: Final = b"-batch-"
 _BATCH_NUMBER: Final = b"%07d"
-"""As long as the mark, in whose place it comes."""
+"""Replaces the mark, and has the same length."""
 
 _TEXT: Final = b64encode(Random(2011).randbytes(WINDOW_BATCH_RECORDS * BODY_BYTES))
-"""What events say: half of each is what the one before says too, so it packs like real text."""
+"""The text of events; each shares half of it with the one before, to compress like real text."""
 
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
@@ -62,7 +62,7 @@ _TIMES_AT: Final = 27
 
 
 class History(NamedTuple):
-    """Records of one partition, the window in the middle."""
+    """The records of one partition, with the window in the middle."""
 
     webhook_id: str
     partitions: int
@@ -72,10 +72,10 @@ class History(NamedTuple):
     share: int
 
     @classmethod
-    def of(
+    def until_now(
         cls, webhook_id: str, partitions: int, records: int, events: int, share: int = SHARE
     ) -> "History":
-        """So many records up to now, of which `events` in the window are the webhook's."""
+        """Return a history of `records` up to now, with `events` of the webhook in its window."""
         assert WINDOW_BATCH_RECORDS % share == 0, share
         now_ms = time.time_ns() // 1_000_000
         start_ms = now_ms - BEHIND_NOW_MS - records * STEP_MS
@@ -83,16 +83,16 @@ class History(NamedTuple):
 
     @property
     def partition(self) -> int:
-        """The one partition that all keys belong to."""
+        """The partition of all keys."""
         return partition_for_key(self.webhook_id.encode(), self.partitions)
 
     @property
     def events(self) -> int:
-        """How many of the window's records are the webhook's."""
+        """The number of records of the window that belong to the webhook."""
         return self.window_records // self.share
 
     def window_of(self, events: int) -> Window:
-        """The window of the webhook's first `events` events behind the first stretch of history."""
+        """Return the window of the webhook's first `events` events."""
         end = self._before + events * self.share
         return Window(self._time_of(self._before), self._time_of(end))
 
@@ -104,9 +104,9 @@ class History(NamedTuple):
         return self.start_ms + number * STEP_MS
 
     def batches(self) -> Iterator[tuple[bytes, int]]:
-        """Every batch with the number of its records, in order."""
+        """Yield every batch with the number of its records, in order."""
         keys = self._keys()
-        old = _packed(self._batch(STRETCH_RECORDS, keys, _OLD_ID))
+        old = _compressed(self._batch(STRETCH_RECORDS, keys, _OLD_ID))
         end = self._before + self.window_records
         yield from self._repeated(old, 0, self._before)
         yield from self._window(keys, self._before, end)
@@ -124,10 +124,10 @@ class History(NamedTuple):
             if records not in encoded:
                 encoded[records] = self._batch(records, keys, _ID_IN_BATCH)
             batch = encoded[records].replace(_BATCH_MARK, _BATCH_NUMBER % place)
-            yield self._moved(_packed(batch), number, records), records
+            yield self._moved(_compressed(batch), number, records), records
 
     def _moved(self, batch: bytearray, number: int, records: int) -> bytes:
-        """A batch with the times of the records from `number` on."""
+        """Return a batch with the times of the records from `number` on."""
         first_ms, last_ms = self._time_of(number), self._time_of(number + records - 1)
         _TIMES.pack_into(batch, _TIMES_AT, first_ms, last_ms)
         _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
@@ -150,7 +150,7 @@ class History(NamedTuple):
         return NewRecord(self._time_of(number), key, body, headers)
 
     def _keys(self) -> list[bytes]:
-        """The webhook's key and those of others that the same partition holds."""
+        """Return the webhook's key, and the keys of others in the same partition."""
         candidates = (f"wh_bench{number:016d}".encode() for number in range(WEBHOOKS * 1_000))
         others = (
             key for key in candidates if partition_for_key(key, self.partitions) == self.partition
@@ -158,26 +158,26 @@ class History(NamedTuple):
         return [self.webhook_id.encode(), *(next(others) for _ in range(WEBHOOKS - 1))]
 
 
-def _packed(batch: bytes) -> bytearray:
-    """A batch with its records packed; its CRC is still to be set."""
+def _compressed(batch: bytes) -> bytearray:
+    """Return a batch with its records compressed; its CRC is not set yet."""
     records = compress(Codec.SNAPPY, batch[HEADER_BYTES:])
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(records)
     header = read_header(batch)._replace(batch_length=length, attributes=Codec.SNAPPY)
     return bytearray(HEADER.pack(*header) + records)
 
 
-def load(address: Address, history: History) -> None:
-    """Put a history into its partition, which is empty.
+def write_history(address: Address, history: History) -> None:
+    """Write a history to its partition, which must be empty.
 
     Raises:
-        AnswerRefused: the broker does not take a batch.
+        ErrorResponse: the broker rejects a batch.
     """
     expected = 0
     with socket.create_connection(address) as sock:
         for batch, records in history.batches():
             request = encode_produce(DELIVERY_LOG, batch, records, ACKS_LEADER, history.partition)
             sock.sendall(request.frame)
-            base_offset = request.base_offset(sock.recv(request.answer_bytes, socket.MSG_WAITALL))
+            base_offset = request.base_offset(sock.recv(request.response_bytes, socket.MSG_WAITALL))
             assert base_offset == expected, (base_offset, expected)
             expected += records
     assert expected == history.records, (expected, history.records)

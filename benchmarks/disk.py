@@ -1,4 +1,4 @@
-"""What the disk alone does: writes into the page cache, and appends that are flushed."""
+"""Rates of the disk alone: writes to the page cache, and flushed appends."""
 
 import os
 import tempfile
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Final
 
 FILE_BYTES_MAX: Final = 2**30
-"""A segment; at this size the file is begun anew, so that a measurement stays in memory."""
+"""The size of a segment. The file is then truncated, so that it stays in the page cache."""
 
 
-def written_to_page_cache(folder: Path, pieces: Sequence[bytes], seconds: float) -> float:
-    """Bytes/s of `writev` calls that append `pieces` to a file."""
+def measure_page_cache(folder: Path, pieces: Sequence[bytes], seconds: float) -> float:
+    """Return the bytes/s of `writev` calls that append `pieces` to a file."""
     size = sum(map(len, pieces))
     return size * _repeat(folder, size, lambda file: os.writev(file, pieces), seconds)
 
 
-def appended_and_flushed(folder: Path, pieces: Sequence[bytes], seconds: float) -> float:
-    """How often a second `pieces` are appended to a file and made durable."""
+def measure_flushes(folder: Path, pieces: Sequence[bytes], seconds: float) -> float:
+    """Return how often per second `pieces` are appended to a file and flushed."""
 
     def append_and_flush(file: int) -> None:
         os.writev(file, pieces)

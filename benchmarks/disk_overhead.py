@@ -1,4 +1,7 @@
-"""Bytes that the log adds to a message on disk."""
+"""Measures the bytes on disk that the log adds to each message, without and with its indexes.
+
+The baseline is the overhead that the Kafka paper reports for its log.
+"""
 
 import time
 from pathlib import Path
@@ -19,7 +22,7 @@ BATCHES: Final = (1, 50)
 
 
 def measure(_: Scale, folder: Path) -> list[Line]:
-    """Overhead of batches of 1 and 50, segment alone and with its indexes."""
+    """Measure batches of 1 and 50 messages."""
     with fresh_broker(folder) as broker:
         return [line for records in BATCHES for line in _lines(broker, records)]
 
@@ -35,7 +38,7 @@ def _lines(broker: RunningBroker, records: int) -> list[Line]:
     index_bytes = _size(broker, topic, ".index") + _size(broker, topic, ".timeindex")
     overhead = log_bytes / messages - MESSAGE_BYTES
     return [
-        Line(f"overhead a message, batch {records}", overhead, "bytes", PAPER),
+        Line(f"overhead per message, batch {records}", overhead, "bytes", PAPER),
         Line(
             f"the same with indexes, batch {records}",
             overhead + index_bytes / messages,

@@ -1,4 +1,4 @@
-"""Raw fetches: consumers that read a log from its start, over and over, without decoding it."""
+"""The raw fetch generator: reads a log repeatedly from its start, without decoding records."""
 
 import random
 import selectors
@@ -13,15 +13,15 @@ from benchmarks.bare_server import SERVE_FILE, Terms
 from benchmarks.frames import FetchFrames
 from benchmarks.produce_load import Address, LoadStuck
 
-SETTLE_S: Final = 30.0
-ANSWER_HEAD_BYTES: Final = 1024
-"""More than an answer has around its records."""
+RESPONSE_TIMEOUT_S: Final = 30.0
+RESPONSE_HEADER_BYTES: Final = 1024
+"""More than the size of a response without its records."""
 
 _SIZE: Final = struct.Struct(">i")
 
 
 class StoredLog(NamedTuple):
-    """A partition of equal batches: how to find the offset behind so many bytes of it."""
+    """A partition of equal batches, so that an offset follows from a number of bytes."""
 
     topic: str
     partition: int
@@ -31,27 +31,27 @@ class StoredLog(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """Bytes and whole answers that came."""
+    """Received bytes and complete responses."""
 
     payload_bytes: int
-    answers: int
+    responses: int
     seconds: float
 
 
 NextRequest = Callable[[memoryview], bytes]
-"""Checks a whole answer and gives the request that follows it."""
+"""Checks a complete response and returns the next request."""
 
 Conversation = tuple[Address, bytes, NextRequest]
-"""One connection: where to, and its first request and those after it."""
+"""The address of one connection, its first request, and the function for the next ones."""
 
 
 def fetch(
     address: Address, log: StoredLog, bytes_max: int, connections: int, seconds: float
 ) -> Fetched:
-    """Read in order, `bytes_max` a request and one request at a time on each connection.
+    """Read in order, `bytes_max` per request and one request at a time on each connection.
 
     Raises:
-        AnswerRefused: an answer has an error code or no records.
+        ErrorResponse: a response has an error code or no records.
     """
     return fetch_spread([(address, log)], bytes_max, connections, seconds)
 
@@ -59,92 +59,96 @@ def fetch(
 def fetch_spread(
     targets: Sequence[tuple[Address, StoredLog]], bytes_max: int, connections: int, seconds: float
 ) -> Fetched:
-    """As `fetch`, with so many `connections` for each log, to the broker that has it.
+    """As `fetch`, with `connections` for each log to the broker that has it.
 
     Raises:
-        AnswerRefused: as `fetch`.
+        ErrorResponse: as `fetch`.
     """
     readers = [
-        (address, _InOrder(log, bytes_max)) for address, log in targets for _ in range(connections)
+        (address, _SequentialReader(log, bytes_max))
+        for address, log in targets
+        for _ in range(connections)
     ]
-    talks = [(address, reader.first(), reader.following) for address, reader in readers]
-    return _run(talks, bytes_max, seconds)
+    conversations = [
+        (address, reader.first_request(), reader.next_request) for address, reader in readers
+    ]
+    return _run(conversations, bytes_max, seconds)
 
 
-def fetch_anywhere(
+def fetch_at_random(
     address: Address, logs: Sequence[StoredLog], bytes_max: int, connections: int, seconds: float
 ) -> Fetched:
-    """Read at random places of random logs.
+    """Read at random offsets of random logs.
 
     Raises:
-        AnswerRefused: as `fetch`.
+        ErrorResponse: as `fetch`.
     """
-    readers = [_Anywhere(logs, bytes_max) for _ in range(connections)]
-    talks = [(address, reader.choose(), reader.following) for reader in readers]
-    return _run(talks, bytes_max, seconds)
+    readers = [_RandomReader(logs, bytes_max) for _ in range(connections)]
+    conversations = [(address, reader.random_request(), reader.next_request) for reader in readers]
+    return _run(conversations, bytes_max, seconds)
 
 
 def fetch_bare(address: Address, bytes_max: int, connections: int, seconds: float) -> Fetched:
-    """As many bytes a request from a bare server that does nothing but `sendfile`."""
-    request = bytes(len(FetchFrames("bench", 0, bytes_max).at(0)))
+    """Read the same number of bytes per request from a bare server that only calls `sendfile`."""
+    request = bytes(len(FetchFrames("bench", 0, bytes_max).encode_request(0)))
     terms = Terms(SERVE_FILE, len(request), bytes_max + _SIZE.size).encode()
-    talk: Conversation = (address, request, lambda _: request)
-    return _run([talk] * connections, bytes_max, seconds, terms)
+    conversation: Conversation = (address, request, lambda _: request)
+    return _run([conversation] * connections, bytes_max, seconds, terms)
 
 
-class _InOrder:
+class _SequentialReader:
     def __init__(self, log: StoredLog, bytes_max: int) -> None:
         self._log = log
         self._frames = FetchFrames(log.topic, log.partition, bytes_max)
         self._bytes_max = bytes_max
         self._offset = 0
 
-    def first(self) -> bytes:
-        return self._frames.at(0)
+    def first_request(self) -> bytes:
+        return self._frames.encode_request(0)
 
-    def following(self, answer: memoryview) -> bytes:
-        found = self._frames.read(answer)
-        if found.first_offset(answer) != self._offset:
-            raise LoadStuck(f"asked for {self._offset}, got {found.first_offset(answer)}")
+    def next_request(self, response: memoryview) -> bytes:
+        found = self._frames.find_records(response)
+        if found.first_offset(response) != self._offset:
+            raise LoadStuck(f"requested {self._offset}, got {found.first_offset(response)}")
         batches = found.records_bytes // self._log.batch_bytes
         self._offset += batches * self._log.batch_records
         rest = (self._log.end_offset - self._offset) // self._log.batch_records
         if rest * self._log.batch_bytes < self._bytes_max:
             self._offset = 0
-        return self._frames.at(self._offset)
+        return self._frames.encode_request(self._offset)
 
 
-class _Anywhere:
+class _RandomReader:
     def __init__(self, logs: Sequence[StoredLog], bytes_max: int) -> None:
         self._choices = [
             (FetchFrames(log.topic, log.partition, bytes_max), log.end_offset) for log in logs
         ]
 
-    def choose(self) -> bytes:
+    def random_request(self) -> bytes:
         self._frames, end_offset = random.choice(self._choices)
-        return self._frames.at(random.randrange(end_offset))
+        return self._frames.encode_request(random.randrange(end_offset))
 
-    def following(self, answer: memoryview) -> bytes:
-        self._frames.read(answer)
-        return self.choose()
+    def next_request(self, response: memoryview) -> bytes:
+        self._frames.find_records(response)
+        return self.random_request()
 
 
 class _Flow:
     """One connection with one request at a time."""
 
-    def __init__(self, sock: socket.socket, following: NextRequest, bytes_max: int) -> None:
+    def __init__(self, sock: socket.socket, next_request: NextRequest, bytes_max: int) -> None:
         self.sock = sock
         self.received_bytes = 0
-        self.answers = 0
-        self._following = following
-        self._buffer = memoryview(bytearray(bytes_max + ANSWER_HEAD_BYTES))
+        self.responses = 0
+        self._next_request = next_request
+        self._buffer = memoryview(bytearray(bytes_max + RESPONSE_HEADER_BYTES))
         self._end = 0
 
     def receive(self) -> bytes | None:
-        """Read once; the next request once the answer is whole."""
+        """Read once; return the next request once the response is complete."""
         count = self.sock.recv_into(self._buffer[self._end :])
         if not count:
-            raise LoadStuck(f"the connection was closed after {self.answers} answers")
+            raise LoadStuck(f"the connection was closed after {self.responses} responses")
         self.received_bytes += count
         self._end += count
         if self._end < _SIZE.size:
@@ -152,34 +156,34 @@ class _Flow:
         size = _SIZE.unpack_from(self._buffer)[0] + _SIZE.size
         if self._end < size:
             return None
-        self.answers += 1
+        self.responses += 1
         self._end = 0
-        return self._following(self._buffer[:size])
+        return self._next_request(self._buffer[:size])
 
 
 def _run(
-    talks: Sequence[Conversation], bytes_max: int, seconds: float, terms: bytes = b""
+    conversations: Sequence[Conversation], bytes_max: int, seconds: float, terms: bytes = b""
 ) -> Fetched:
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         flows = []
-        for address, request, following in talks:
+        for address, request, next_request in conversations:
             sock = stack.enter_context(socket.create_connection(address))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            flows.append(_Flow(sock, following, bytes_max))
+            flows.append(_Flow(sock, next_request, bytes_max))
             selector.register(sock, selectors.EVENT_READ, flows[-1])
             sock.sendall(terms + request)
         start = time.perf_counter()
-        _turn_until(selector, start + seconds)
+        _run_until(selector, start + seconds)
         elapsed_s = time.perf_counter() - start
     received_bytes = sum(flow.received_bytes for flow in flows)
-    return Fetched(received_bytes, sum(flow.answers for flow in flows), elapsed_s)
+    return Fetched(received_bytes, sum(flow.responses for flow in flows), elapsed_s)
 
 
-def _turn_until(selector: selectors.BaseSelector, deadline: float) -> None:
+def _run_until(selector: selectors.BaseSelector, deadline: float) -> None:
     while time.perf_counter() < deadline:
-        ready = selector.select(SETTLE_S)
+        ready = selector.select(RESPONSE_TIMEOUT_S)
         if not ready:
-            raise LoadStuck("answers are missing")
+            raise LoadStuck("responses are missing")
         for key, _ in ready:
             request = key.data.receive()
             if request is not None:

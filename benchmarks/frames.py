@@ -1,7 +1,7 @@
-"""Produce and Fetch requests as bytes, encoded once and sent many times, and a look at answers.
+"""Produce and Fetch requests, encoded once and sent many times, and the parsing of responses.
 
-Requests of one kind have one correlation id: a broker answers in order, so the generator counts
-answers instead of matching them.
+All requests of one kind have the same correlation id: a broker responds in order, so the generator
+counts responses instead of matching them.
 
 Source: Kafka protocol guide, "Produce API" version 9 and "Fetch API" version 12.
 """
@@ -39,17 +39,17 @@ _OFFSET: Final = struct.Struct(">q")
 _ERROR: Final = struct.Struct(">h")
 
 
-class AnswerRefused(Exception):
-    """The broker answered with an error code."""
+class ErrorResponse(Exception):
+    """The broker responded with an error code, or without records."""
 
 
 def batch_of(records: int, timestamp_ms: int) -> bytes:
-    """A batch of so many messages of `MESSAGE_BYTES` without keys."""
+    """Return a batch of `records` messages of `MESSAGE_BYTES`, without keys."""
     return encode_batch([NewRecord(timestamp_ms, None, MESSAGE)] * records)
 
 
 class ProduceFrame(NamedTuple):
-    """A request that puts one batch into one partition."""
+    """A request that writes one batch to one partition."""
 
     frame: bytes
     records: int
@@ -57,8 +57,8 @@ class ProduceFrame(NamedTuple):
     topic_bytes: int
 
     @property
-    def answer_bytes(self) -> int:
-        """Bytes of the answer when the batch was taken."""
+    def response_bytes(self) -> int:
+        """The size of the response if the batch is accepted."""
         # two more offsets; no record errors, no message; three tags; throttle time
         return self._outcome_at + _OUTCOME.size + 16 + 2 + 3 + 4
 
@@ -67,22 +67,22 @@ class ProduceFrame(NamedTuple):
         # size, correlation id, tags; one topic, its name; one partition, its index
         return 4 + 4 + 1 + 1 + 1 + self.topic_bytes + 1 + 4
 
-    def base_offset(self, answer: bytes | memoryview) -> int:
-        """Where the batch went.
+    def base_offset(self, response: bytes | memoryview) -> int:
+        """Return the base offset of the written batch.
 
         Raises:
-            AnswerRefused: it was not taken.
+            ErrorResponse: the broker rejected the batch.
         """
-        code, offset = _OUTCOME.unpack_from(answer, self._outcome_at)
+        code, offset = _OUTCOME.unpack_from(response, self._outcome_at)
         if code:
-            raise AnswerRefused(f"produce was answered with error {code}")
+            raise ErrorResponse(f"Produce returned error {code}")
         return int(offset)
 
 
 def encode_produce(
     topic: str, batch: bytes, records: int, acks: int, partition: int = 0
 ) -> ProduceFrame:
-    """The request that sends `batch`, of so many `records`."""
+    """Return the request that sends `batch`, which has `records` records."""
     body = b"".join(
         (
             _NULL,  # transactional id
@@ -101,21 +101,21 @@ def encode_produce(
 
 
 class FetchResponse(NamedTuple):
-    """Where the records of an answer lie in it, and how many bytes they have."""
+    """The position and the size of the records in a response."""
 
     records_at: int
     records_bytes: int
 
-    def first_offset(self, answer: memoryview) -> int:
-        """Base offset of the first batch."""
-        return int(_OFFSET.unpack_from(answer, self.records_at)[0])
+    def first_offset(self, response: memoryview) -> int:
+        """Return the base offset of the first batch."""
+        return int(_OFFSET.unpack_from(response, self.records_at)[0])
 
 
 class FetchFrames:
-    """Requests for one partition that differ in the offset alone, and their answers."""
+    """Requests for one partition that differ only in the offset, and their responses."""
 
     def __init__(self, topic: str, partition: int, bytes_max: int) -> None:
-        """Ask for up to `bytes_max` bytes; an answer with fewer is given at once."""
+        """Request up to `bytes_max` bytes; the broker responds at once if it has fewer."""
         name = encode_string(topic, flexible=True)
         head = struct.pack(">iiiibii", -1, 500, 1, bytes_max, 0, 0, -1)
         one = encode_count(1, flexible=True)
@@ -131,23 +131,23 @@ class FetchFrames:
         # error, three offsets, no aborted transactions, preferred replica
         self._length_at = self._error_at + 2 + 24 + 1 + 4
 
-    def at(self, offset: int) -> bytes:
-        """The request that begins at `offset`."""
+    def encode_request(self, offset: int) -> bytes:
+        """Return the request that starts at `offset`."""
         _OFFSET.pack_into(self._frame, self._offset_at, offset)
         return bytes(self._frame)
 
-    def read(self, answer: memoryview) -> FetchResponse:
-        """Find the records in a whole answer, size prefix included.
+    def find_records(self, response: memoryview) -> FetchResponse:
+        """Find the records in a complete response, which includes the size prefix.
 
         Raises:
-            AnswerRefused: there are none.
+            ErrorResponse: the response has none, or an error code.
         """
-        (code,) = _ERROR.unpack_from(answer, self._error_at)
+        (code,) = _ERROR.unpack_from(response, self._error_at)
         if code:
-            raise AnswerRefused(f"fetch was answered with error {code}")
-        length, position = _read_uvarint(answer, self._length_at)
+            raise ErrorResponse(f"Fetch returned error {code}")
+        length, position = _read_uvarint(response, self._length_at)
         if length < 2:
-            raise AnswerRefused("fetch was answered without records")
+            raise ErrorResponse("Fetch returned no records")
         return FetchResponse(position, length - 1)
 
 

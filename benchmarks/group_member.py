@@ -1,4 +1,4 @@
-"""Consumers of a group, each a process of its own that can be killed, and what they deliver."""
+"""Consumers of a group, each in a separate process that can be killed, and their deliveries."""
 
 import multiprocessing
 import time
@@ -18,7 +18,7 @@ POLL_S: Final = 0.1
 
 
 class Subscription(NamedTuple):
-    """What a consumer reads, and as a member of which group."""
+    """The topic and the group of a consumer."""
 
     bootstrap_servers: str
     zookeeper: str
@@ -27,7 +27,7 @@ class Subscription(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A message came out of a consumer, at a time of the machine's monotonic clock."""
+    """One message that a consumer delivered; the time is of the machine's monotonic clock."""
 
     member: int
     partition: int
@@ -35,19 +35,19 @@ class Delivery(NamedTuple):
 
 
 Consume = Callable[[Subscription], Iterator[int]]
-"""Joins the group and gives the partition of each message as it is delivered, without end."""
+"""Joins the group and yields the partition of each delivered message, without end."""
 
 
 @dataclass(frozen=True)
-class Kafka:
-    """A consumer by Kafka's protocol."""
+class KafkaMember:
+    """A consumer that uses Kafka's group protocol."""
 
     strategy: str
     heartbeat_s: float
     session_s: float
 
     def __call__(self, of: Subscription) -> Iterator[int]:
-        """Consume; offsets are committed every five seconds, as by default."""
+        """Consume; offsets are committed every five seconds, the default."""
         settings = {
             "bootstrap.servers": of.bootstrap_servers,
             "group.id": of.group_id,
@@ -68,13 +68,13 @@ class Kafka:
 
 
 @dataclass(frozen=True)
-class Paper:
-    """A consumer by the paper, with one stream."""
+class PaperMember:
+    """The paper's consumer, with one stream."""
 
     session_s: float
 
     def __call__(self, of: Subscription) -> Iterator[int]:
-        """Consume; offsets are committed every five seconds, as by default."""
+        """Consume; offsets are committed every five seconds, the default."""
         with ConsumerConnector(
             of.zookeeper,
             of.group_id,
@@ -88,7 +88,7 @@ class Paper:
 
 
 class Members:
-    """The processes of one group; `note` must be called often, or they wait to be heard."""
+    """The processes of one group; `poll` must be called often, or their pipes fill up."""
 
     def __init__(self, processes: Sequence[BaseProcess], reports: Sequence[Connection]) -> None:
         self._processes = processes
@@ -96,8 +96,8 @@ class Members:
         self.last: dict[int, Delivery] = {}
         """The newest delivery of each partition."""
 
-    def note(self) -> list[Delivery]:
-        """What was delivered since the last call, each member's in order."""
+    def poll(self) -> list[Delivery]:
+        """Return the deliveries since the last call, in order for each member."""
         found = [
             Delivery(member, partition, time_s)
             for member, report in list(self._reports.items())
@@ -110,11 +110,11 @@ class Members:
         return found
 
     def shares(self) -> list[int]:
-        """How many partitions each member delivered from last, the smallest share first."""
+        """Return the number of partitions of each member, in ascending order."""
         return sorted(Counter(each.member for each in self.last.values()).values())
 
     def kill(self, member: int) -> None:
-        """SIGKILL: it cannot tell anybody."""
+        """Kill a member with SIGKILL, so that it cannot leave the group."""
         self._processes[member].kill()
         self._processes[member].join()
 
@@ -128,7 +128,7 @@ class Members:
 
 @contextmanager
 def group_members(count: int, consume: Consume, of: Subscription) -> Iterator[Members]:
-    """So many consumers; all are killed at the end."""
+    """Run `count` consumers until the end of the block, then kill them."""
     spawn = multiprocessing.get_context("spawn")
     pipes = [spawn.Pipe(duplex=False) for _ in range(count)]
     processes = [

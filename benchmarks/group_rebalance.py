@@ -1,12 +1,13 @@
-"""A consumer is killed: how long until its partitions are delivered from again.
+"""Measures the rebalance after a consumer was killed: ms until its partitions are read again.
 
-Four consumers share twelve partitions, each in a process of its own, and one gets a SIGKILL. Time
-begins when its death is noticed, which takes whatever session timeout was chosen: the group's
-coordinator says that it rebalances, or the consumer's node has gone from ZooKeeper. It ends, for
-each partition that has another owner then, with the first message that this one delivers.
+Four consumers share twelve partitions, each in a separate process, and one is killed with SIGKILL.
+The clock starts when the death is detected, so the session timeout is not included: the group
+coordinator reports a rebalance, or the consumer's node is gone from ZooKeeper. It stops, for each
+partition with a new owner, at the first message that the new owner delivers.
 
-By Kafka's protocol members learn of it from their next heartbeat, so the interval of these is the
-baseline. The paper's consumers are told by ZooKeeper.
+In Kafka's protocol, members learn of the rebalance from their next heartbeat, so the baseline is
+the heartbeat interval. The paper's consumers are notified by ZooKeeper; their baseline is Kafka's
+protocol.
 """
 
 import itertools
@@ -26,9 +27,9 @@ from benchmarks.cold_requests import ColdConnection, cold_connection
 from benchmarks.group_member import (
     Consume,
     Delivery,
-    Kafka,
+    KafkaMember,
     Members,
-    Paper,
+    PaperMember,
     Subscription,
     group_members,
 )
@@ -48,49 +49,51 @@ HEARTBEAT_S: Final = 3.0
 """librdkafka's default."""
 
 SESSIONS_S: Final = (7.5, 6.5, 8.5)
-"""One after the other, round by round.
+"""The session timeout of each round.
 
-Members that joined together send their heartbeats together, so a session ends at the same point
-between two heartbeats of the others each time: in the middle here, then early, then late.
+Members that join together send their heartbeats together, so a session timeout determines the
+point between two heartbeats at which the session ends: midway, early, late.
 """
 
 FEED_S: Final = 0.01
-"""Between two messages of one partition."""
+"""Seconds between two messages of one partition."""
 
 STABLE: Final = "Stable"
 
 
 class Protocol(NamedTuple):
-    """One way to share partitions."""
+    """One protocol that shares partitions."""
 
     name: str
     group: str
     consumer: Callable[[float], Consume]
-    """Makes one, given a session timeout in seconds."""
+    """Creates a consumer, given a session timeout in seconds."""
     is_paper: bool = False
 
 
-RANGE: Final = Protocol("Kafka's protocol, range", "range", partial(Kafka, "range", HEARTBEAT_S))
+RANGE: Final = Protocol(
+    "Kafka's protocol, range", "range", partial(KafkaMember, "range", HEARTBEAT_S)
+)
 COOPERATIVE: Final = Protocol(
     "Kafka's, cooperative-sticky",
     "cooperative",
-    partial(Kafka, "cooperative-sticky", HEARTBEAT_S),
+    partial(KafkaMember, "cooperative-sticky", HEARTBEAT_S),
 )
-PAPER: Final = Protocol("the paper's protocol", "paper", Paper, is_paper=True)
+PAPER: Final = Protocol("the paper's protocol", "paper", PaperMember, is_paper=True)
 PROTOCOLS: Final = (RANGE, COOPERATIVE, PAPER)
 
 
 class Rebalanced(NamedTuple):
-    """One death: seconds from when it was noticed."""
+    """The rebalance after one death; times in seconds."""
 
     moved_s: list[float]
-    """For each partition with a new owner, until that delivered from it."""
+    """For each partition with a new owner: from the detection to the first message."""
     pause_s: float
-    """The longest time without a message of a partition that stayed where it was."""
+    """The longest time without a message of a partition whose owner did not change."""
 
 
-class Stage(NamedTuple):
-    """Where groups live: one broker, and ways to ask it and ZooKeeper."""
+class Bench(NamedTuple):
+    """A cluster of one broker, with connections to the broker and to ZooKeeper."""
 
     cluster: RunningCluster
     tree: str
@@ -99,85 +102,87 @@ class Stage(NamedTuple):
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Each protocol in each round, one after the other."""
+    """Measure each protocol in each round."""
     results: dict[Protocol, list[Rebalanced]] = {protocol: [] for protocol in PROTOCOLS}
-    with tempfile.TemporaryDirectory(dir=folder) as home, _stage(Path(home)) as stage:
+    with tempfile.TemporaryDirectory(dir=folder) as home, _bench(Path(home)) as bench:
         sessions_s = itertools.islice(itertools.cycle(SESSIONS_S), scale.rounds)
         for number, session_s in enumerate(sessions_s):
             for protocol in PROTOCOLS:
-                measured = _rebalance(stage, protocol, f"{protocol.group}-{number}", session_s)
+                measured = _rebalance(bench, protocol, f"{protocol.group}-{number}", session_s)
                 results[protocol].append(measured)
     return [line for protocol in PROTOCOLS for line in _lines(protocol, results)]
 
 
 @contextmanager
-def _stage(folder: Path) -> Iterator[Stage]:
+def _bench(folder: Path) -> Iterator[Bench]:
     with zookeeper_server(folder / "zookeeper") as zookeeper:
-        tree = zookeeper.fresh_tree()
+        tree = zookeeper.new_root()
         with running_cluster(folder, tree, 1) as cluster:
             client = KazooClient(tree)
             client.start()
             with cold_connection(cluster.brokers[1].address) as connection:
-                yield Stage(cluster, tree, connection, client)
+                yield Bench(cluster, tree, connection, client)
             client.stop()
             client.close()
 
 
-def _rebalance(stage: Stage, protocol: Protocol, name: str, session_s: float) -> Rebalanced:
-    """Form a group, kill the owner of partition 0, and wait until the others have all."""
-    stage.cluster.create_topic(name, PARTITIONS)
-    subscription = Subscription(stage.cluster.bootstrap_servers, stage.tree, name, name)
-    is_whole = _is_whole(stage, protocol, name)
+def _rebalance(bench: Bench, protocol: Protocol, name: str, session_s: float) -> Rebalanced:
+    """Form a group, kill the owner of partition 0, and wait until the others own all partitions."""
+    bench.cluster.create_topic(name, PARTITIONS)
+    subscription = Subscription(bench.cluster.bootstrap_servers, bench.tree, name, name)
+    has_all_members = _has_all_members(bench, protocol, name)
     with (
-        _feed(stage.cluster.bootstrap_servers, name),
+        _feed(bench.cluster.bootstrap_servers, name),
         group_members(CONSUMERS, protocol.consumer(session_s), subscription) as members,
     ):
-        until(lambda: _share(members, SHARES) and is_whole(), "four share the partitions")
-        return _kill_one(members, is_whole)
+        until(
+            lambda: _have_shares(members, SHARES) and has_all_members(), "four share the partitions"
+        )
+        return _kill_one(members, has_all_members)
 
 
-def _is_whole(stage: Stage, protocol: Protocol, group_id: str) -> Callable[[], bool]:
-    """Whether nobody has noticed that a member is missing."""
+def _has_all_members(bench: Bench, protocol: Protocol, group_id: str) -> Callable[[], bool]:
+    """Return a condition that is true until the death of a member is detected."""
     if not protocol.is_paper:
-        return lambda: stage.broker.group_state(group_id) == STABLE
+        return lambda: bench.broker.get_group_state(group_id) == STABLE
     ids = consumer_ids(group_id)
-    return lambda: len(stage.zookeeper.get_children(ids)) == CONSUMERS
+    return lambda: len(bench.zookeeper.get_children(ids)) == CONSUMERS
 
 
-def _share(members: Members, shares: list[int]) -> bool:
-    members.note()
+def _have_shares(members: Members, shares: list[int]) -> bool:
+    members.poll()
     return members.shares() == shares
 
 
-def _kill_one(members: Members, is_whole: Callable[[], bool]) -> Rebalanced:
+def _kill_one(members: Members, has_all_members: Callable[[], bool]) -> Rebalanced:
     before = {partition: each.member for partition, each in members.last.items()}
     since: list[Delivery] = []
 
-    def holds(condition: Callable[[], bool]) -> Callable[[], bool]:
-        def noted() -> bool:
-            since.extend(members.note())
+    def polled(condition: Callable[[], bool]) -> Callable[[], bool]:
+        def poll() -> bool:
+            since.extend(members.poll())
             return condition()
 
-        return noted
+        return poll
 
     members.kill(before[0])
-    until(holds(lambda: not is_whole()), "the death is noticed")
-    noticed_s = time.monotonic()
-    until(holds(lambda: members.shares() == SHARES_AFTER), "three share the partitions")
+    until(polled(lambda: not has_all_members()), "the death is detected")
+    detected_s = time.monotonic()
+    until(polled(lambda: members.shares() == SHARES_AFTER), "three share the partitions")
     settled_s = time.monotonic()
     until(
-        holds(lambda: all(each.time_s > settled_s for each in members.last.values())),
-        "every partition goes on",
+        polled(lambda: all(each.time_s > settled_s for each in members.last.values())),
+        "every partition is read again",
     )
     after = {partition: each.member for partition, each in members.last.items()}
     moved = {partition for partition in after if after[partition] != before[partition]}
     return Rebalanced(
         [
             min(each.time_s for each in _of(since, partition) if each.member == after[partition])
-            - noticed_s
+            - detected_s
             for partition in moved
         ],
-        max(_pause_s(_of(since, partition), noticed_s) for partition in after.keys() - moved),
+        max(_pause_s(_of(since, partition), detected_s) for partition in after.keys() - moved),
     )
 
 
@@ -186,7 +191,7 @@ def _of(deliveries: Iterable[Delivery], partition: int) -> list[Delivery]:
 
 
 def _pause_s(deliveries: Iterable[Delivery], since_s: float) -> float:
-    """The longest time between two deliveries of one member, the later of them after `since_s`."""
+    """Return the longest time between two deliveries, of which the later one is after `since_s`."""
     return max(
         later.time_s - earlier.time_s
         for earlier, later in itertools.pairwise(deliveries)
@@ -196,7 +201,7 @@ def _pause_s(deliveries: Iterable[Delivery], since_s: float) -> float:
 
 @contextmanager
 def _feed(bootstrap_servers: str, topic: str) -> Iterator[None]:
-    """A message to each partition every `FEED_S` seconds, from a thread beside."""
+    """Produce a message to each partition every `FEED_S` seconds, from a separate thread."""
     ends = threading.Event()
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
@@ -224,8 +229,8 @@ def _lines(protocol: Protocol, results: dict[Protocol, list[Rebalanced]]) -> Ite
         baseline = Baseline(RANGE.name, median(_moved_ms(results[RANGE])))
         target = at_most(1_000)
     yield Line(protocol.name, median(moved_ms), "ms", baseline)
-    yield Line("  the partition that waited longest", max(moved_ms), "ms", baseline, target)
-    yield Line("  longest pause of one that stayed", pause_ms, "ms", baseline)
+    yield Line("  slowest partition that moved", max(moved_ms), "ms", baseline, target)
+    yield Line("  longest pause of one that did not move", pause_ms, "ms", baseline)
 
 
 def _moved_ms(rounds: Iterable[Rebalanced]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Requests to the HTTP API as bytes over kept connections: a client that costs next to none."""
+"""An HTTP load generator with little CPU cost: encoded requests on persistent connections."""
 
 import socket
 import time
@@ -13,22 +13,22 @@ _HEAD_END: Final = b"\r\n\r\n"
 
 
 class HttpRequest(NamedTuple):
-    """One request, encoded; every answer must have this status."""
+    """One encoded request; every response must have this status."""
 
     frame: bytes
     status: int
 
 
 class Load(NamedTuple):
-    """What was answered in how long."""
+    """The number of responses, and the time that they took."""
 
-    answers: int
+    responses: int
     seconds: float
 
     @property
     def per_s(self) -> float:
-        """Answers a second."""
-        return self.answers / self.seconds
+        """Responses per second."""
+        return self.responses / self.seconds
 
 
 def encode(
@@ -41,7 +41,7 @@ def encode(
     media_type: str = "",
     status: int,
 ) -> HttpRequest:
-    """A request, with a key or a cookie if there is one."""
+    """Return a request, with a key or a cookie if given."""
     lines = [f"{method} {path} HTTP/1.1", "host: bench"]
     if key:
         lines.append(f"authorization: Bearer {key}")
@@ -52,8 +52,8 @@ def encode(
     return HttpRequest("\r\n".join([*lines, "", ""]).encode() + body, status)
 
 
-def ask_for(url: str, request: HttpRequest, connections: int, seconds: float) -> Load:
-    """Ask the same again and again, on each connection when the answer before is there."""
+def send_repeatedly(url: str, request: HttpRequest, connections: int, seconds: float) -> Load:
+    """Send the same request repeatedly, one at a time on each connection."""
     place = urlsplit(url)
     assert place.hostname is not None
     assert place.port is not None
@@ -62,42 +62,42 @@ def ask_for(url: str, request: HttpRequest, connections: int, seconds: float) ->
     start_s = time.perf_counter()
     with ThreadPoolExecutor(connections) as threads:
         tasks = [
-            threads.submit(_ask_until, address, request, deadline_s) for _ in range(connections)
+            threads.submit(_send_until, address, request, deadline_s) for _ in range(connections)
         ]
-        answers = sum(task.result() for task in tasks)
-    return Load(answers, time.perf_counter() - start_s)
+        responses = sum(task.result() for task in tasks)
+    return Load(responses, time.perf_counter() - start_s)
 
 
-def _ask_until(address: tuple[str, int], request: HttpRequest, deadline_s: float) -> int:
-    wanted, answers = f"HTTP/1.1 {request.status} ".encode(), 0
+def _send_until(address: tuple[str, int], request: HttpRequest, deadline_s: float) -> int:
+    wanted, responses = f"HTTP/1.1 {request.status} ".encode(), 0
     with closing(socket.create_connection(address)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Once at least, however late the thread began.
-        while not answers or time.perf_counter() < deadline_s:
+        # At least once, even if the thread starts late.
+        while not responses or time.perf_counter() < deadline_s:
             connection.sendall(request.frame)
-            answer = _read_answer(connection)
-            assert answer.startswith(wanted), answer
-            answers += 1
-    return answers
+            response = _read_response(connection)
+            assert response.startswith(wanted), response
+            responses += 1
+    return responses
 
 
-def _read_answer(connection: socket.socket) -> bytes:
-    """One whole answer, which says how long its body is."""
-    answer = connection.recv(_READ_BYTES)
-    while _HEAD_END not in answer:
-        answer += _more(connection)
-    head, _, body = answer.partition(_HEAD_END)
+def _read_response(connection: socket.socket) -> bytes:
+    """Read one complete response, whose header gives the size of its body."""
+    response = connection.recv(_READ_BYTES)
+    while _HEAD_END not in response:
+        response += _receive(connection)
+    head, _, body = response.partition(_HEAD_END)
     left = _body_bytes(head.lower().split(b"\r\n")) - len(body)
     while left > 0:
-        more = _more(connection)
-        answer += more
+        more = _receive(connection)
+        response += more
         left -= len(more)
-    return answer
+    return response
 
 
-def _more(connection: socket.socket) -> bytes:
+def _receive(connection: socket.socket) -> bytes:
     more = connection.recv(_READ_BYTES)
-    assert more, "the connection ended within an answer"
+    assert more, "the connection ended within a response"
     return more
 
 

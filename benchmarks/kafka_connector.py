@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka connector, as Maven fetches them, once for each machine."""
+"""The jars of Spark's own Kafka connector, fetched by Maven and cached."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from typing import Final
 
 FETCH_S: Final = 300
 VERSION: Final = "4.2.0"
-"""The newest that Maven Central has beside Spark 4.3."""
+"""The newest version on Maven Central that works with Spark 4.3."""
 
 JARS: Final = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
@@ -17,15 +17,15 @@ JARS: Final = (
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
-"""Spark has all else that these need."""
+"""Spark contains their other dependencies."""
 
-_NOTHING_ELSE: Final = (
+_NO_DEPENDENCIES: Final = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
 
 
 def connector_jars() -> list[Path]:
-    """The jars; none where Maven is missing, or cannot reach them."""
+    """Return the jars; none if Maven is missing or cannot download them."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewind-bench"
     folder = cache / f"kafka-connector-{VERSION}"
     if not folder.exists() and not _fetch(folder):
@@ -34,7 +34,7 @@ def connector_jars() -> list[Path]:
 
 
 def _fetch(folder: Path) -> bool:
-    """Whether the folder is there now, in full."""
+    """Download the jars to the folder; false if that failed."""
     maven = shutil.which("mvn")
     if maven is None:
         return False
@@ -60,11 +60,11 @@ def _fetch(folder: Path) -> bool:
 def _pom() -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version>{_NOTHING_ELSE}</dependency>"
+        f"<version>{version}</version>{_NO_DEPENDENCIES}</dependency>"
         for group, name, version in JARS
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>rewind</groupId><artifactId>measured-beside</artifactId><version>1</version>"
+        "<groupId>rewind</groupId><artifactId>bench-connector</artifactId><version>1</version>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )

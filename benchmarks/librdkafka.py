@@ -1,8 +1,8 @@
-"""librdkafka without the cost of Python objects: its C functions, called by the ten thousand.
+"""librdkafka through its C functions, in calls of ten thousand messages, without Python objects.
 
-`Producer.produce` of confluent-kafka costs more than the library does for a small message, so
-a measurement through it is one of Python. The library that the wheel carries is called instead,
-with arrays of messages, which is what its own performance tool does from C.
+For a small message, `Producer.produce` of confluent-kafka costs more than the library, so it would
+measure Python. The library in the wheel is called directly with arrays of messages, as its own
+performance tool does in C.
 
 Source: librdkafka, `rdkafka.h`.
 """
@@ -46,19 +46,19 @@ class Message(ctypes.Structure):
     )
 
 
-class LibraryRefused(Exception):
-    """librdkafka says no; the message is its own."""
+class LibrdkafkaError(Exception):
+    """An error of librdkafka, with its message."""
 
 
 def _load() -> ctypes.CDLL:
-    """The library inside the wheel of confluent-kafka."""
+    """Load the library in the wheel of confluent-kafka."""
     site = Path(confluent_kafka.__file__).parent
-    places = (site.with_name("confluent_kafka.libs"), site / ".dylibs")
-    found = [path for place in places for path in place.glob("librdkafka[-.]*")]
+    folders = (site.with_name("confluent_kafka.libs"), site / ".dylibs")
+    found = [path for folder in folders for path in folder.glob("librdkafka[-.]*")]
     library = ctypes.CDLL(str(found[0]) if found else "librdkafka.so.1")
-    for name, result, *arguments in _FUNCTIONS:
+    for name, result_type, *arguments in _FUNCTIONS:
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype, function.argtypes = result_type, arguments
     return library
 
 
@@ -88,20 +88,20 @@ _library: Final = _load()
 
 
 class _Client:
-    """A client with one topic; a context manager."""
+    """A client for one topic; a context manager."""
 
     def __init__(self, kind: int, topic: str, settings: Mapping[str, str]) -> None:
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         conf = _library.rd_kafka_conf_new()
         for name, value in {"log_level": "0", **settings}.items():
-            answer = _library.rd_kafka_conf_set(
+            result = _library.rd_kafka_conf_set(
                 conf, name.encode(), value.encode(), error, _ERROR_BYTES
             )
-            if answer != _CONF_OK:
-                raise LibraryRefused(error.value.decode())
+            if result != _CONF_OK:
+                raise LibrdkafkaError(error.value.decode())
         self.handle = _library.rd_kafka_new(kind, conf, error, _ERROR_BYTES)
         if not self.handle:
-            raise LibraryRefused(error.value.decode())
+            raise LibrdkafkaError(error.value.decode())
         self.topic = _library.rd_kafka_topic_new(self.handle, topic.encode(), None)
 
     def __enter__(self) -> Self:
@@ -115,12 +115,12 @@ class _Client:
 def produce_for(
     topic: str, settings: Mapping[str, str], payload: bytes, seconds: float
 ) -> tuple[int, float]:
-    """Produce `payload` until the time is over, then flush: messages, and seconds with the flush.
+    """Produce `payload` for `seconds`, then flush; return messages, and seconds with the flush.
 
-    One more message goes ahead, so that connections stand when the time begins.
+    One more message is sent first, so that connections are open when the clock starts.
 
     Raises:
-        LibraryRefused: a setting is wrong, or messages are left after the flush.
+        LibrdkafkaError: a setting is invalid, or messages remain after the flush.
     """
     held = ctypes.create_string_buffer(payload, len(payload))
     messages = (Message * ARRAY_MESSAGES)(
@@ -138,12 +138,12 @@ def produce_for(
 
 
 def consume(topic: str, settings: Mapping[str, str], messages: int) -> tuple[int, float]:
-    """Read so many messages from the start of partition 0.
+    """Read messages from the start of partition 0; return messages and seconds.
 
-    Gives messages and seconds without the first ones, which wait for connections.
+    Both exclude the first messages, which wait for connections.
 
     Raises:
-        LibraryRefused: no more messages come.
+        LibrdkafkaError: no further message arrives.
     """
     with _Client(_CONSUMER, topic, settings) as client:
         _library.rd_kafka_consume_start(client.topic, 0, BEGINNING)
@@ -157,7 +157,7 @@ def consume(topic: str, settings: Mapping[str, str], messages: int) -> tuple[int
 
 
 def _enqueue(client: _Client, messages: "ctypes.Array[Message]", count: int) -> int:
-    """Hand over as many as the queue takes, and wait a little when it is full."""
+    """Enqueue as many messages as the queue accepts; wait briefly when it is full."""
     taken: int = _library.rd_kafka_produce_batch(
         client.topic, ANY_PARTITION, COPY_PAYLOAD, messages, count
     )
@@ -169,13 +169,13 @@ def _flush(client: _Client) -> None:
     _library.rd_kafka_flush(client.handle, FLUSH_MS)
     left = _library.rd_kafka_outq_len(client.handle)
     if left:
-        raise LibraryRefused(f"{left} messages are not acknowledged after {FLUSH_MS} ms")
+        raise LibrdkafkaError(f"{left} messages are not acknowledged after {FLUSH_MS} ms")
 
 
 def _consume_some(client: _Client) -> int:
-    """Read what is there, or what comes first, with the library's own look at each message."""
-    look = ctypes.cast(_library.rd_kafka_message_status, c_void_p)
-    count: int = _library.rd_kafka_consume_callback(client.topic, 0, TIMEOUT_MS, look, None)
+    """Read the available messages, or wait for the first; a C function is the callback."""
+    callback = ctypes.cast(_library.rd_kafka_message_status, c_void_p)
+    count: int = _library.rd_kafka_consume_callback(client.topic, 0, TIMEOUT_MS, callback, None)
     if count <= 0:
-        raise LibraryRefused(f"no message came in {TIMEOUT_MS} ms")
+        raise LibrdkafkaError(f"no message arrived in {TIMEOUT_MS} ms")
     return count

@@ -1,8 +1,8 @@
-"""Stock clients against the broker: librdkafka as it is, small batches, and one consumer.
+"""Measures stock clients against the broker, in messages/s: producers and consumers.
 
-Every client runs in a process of its own. The producer's baseline is the same client against
-the mock cluster that librdkafka carries, a broker in C that keeps nothing: what it reaches
-there is its own limit. The consumer's baseline is a raw fetch of the same log.
+Every client runs in a separate process. The producer's baseline is the same client against
+librdkafka's mock cluster, a broker in C that stores nothing: that rate is the client's own limit.
+The consumer's baseline is a raw fetch of the same log.
 """
 
 import multiprocessing
@@ -30,14 +30,14 @@ CONSUMED_AT_ONCE: Final = 10_000
 TIMEOUT_S: Final = 10.0
 
 CONSUMER_SETTINGS: Final = {
-    # With the usual 100,000 a fast consumer empties the queue, and then waits out the second
-    # that the library pauses whenever it was full. Its own performance tool sets this number.
+    # With the default of 100,000, a fast consumer empties the queue and then waits for the second
+    # that the library pauses after it was full. Its own performance tool sets this number.
     "queued.min.messages": "1000000",
 }
 
 
 class Case(NamedTuple):
-    """Settings of a producer beside the library's own."""
+    """Settings of a producer that differ from the library's defaults."""
 
     name: str
     settings: tuple[tuple[str, str], ...]
@@ -50,11 +50,11 @@ class Produced(NamedTuple):
     rate: float
     mock_rate: float
     busy: float
-    """Share of one core that the broker used."""
+    """CPU of the broker, in cores."""
 
 
 class Consumed(NamedTuple):
-    """One round of reading: messages/s."""
+    """The consumers in one round, in messages/s."""
 
     library: float
     objects: float
@@ -74,7 +74,7 @@ CASES: Final = (
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Producers and consumers."""
+    """Measure producers and consumers in each round."""
     produced: dict[Case, list[Produced]] = {case: [] for case in CASES}
     consumed = []
     with fresh_broker(folder) as broker, _client_process() as process:
@@ -122,7 +122,7 @@ def _consume(broker: RunningBroker, process: Executor, log: StoredLog, seconds: 
 
 
 def consume_objects(bootstrap_servers: str, topic: str, messages: int) -> float:
-    """Read so many messages with confluent-kafka: the seconds from the first ones on."""
+    """Read `messages` with confluent-kafka; return the seconds after the first one."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": "bench",
@@ -148,7 +148,7 @@ def _producer_lines(case: Case, rounds: list[Produced]) -> list[Line]:
     busy = median(each.busy for each in rounds)
     return [
         Line(case.name, rate, "msg/s", mock, case.target),
-        Line("  broker CPU meanwhile", busy * 1e6 / rate, "us/msg"),
+        Line("  broker CPU per message", busy * 1e6 / rate, "us/msg"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Events for the live path: all at once, or one after the other at a steady rate."""
+"""Publishes events for the live path: as fast as possible, or at a steady rate."""
 
 import statistics
 import time
@@ -15,7 +15,7 @@ QUEUED_MAX: Final = 1_000_000
 
 
 class Latencies(NamedTuple):
-    """Of many events, from when each was published until its receiver had it, in ms."""
+    """Latencies of many events in ms, from publication to arrival at the receiver."""
 
     p50: float
     p99: float
@@ -23,16 +23,16 @@ class Latencies(NamedTuple):
 
 
 class EventSource:
-    """Publishes as the API does, to any topic; `kinds` are the types that events take by turns."""
+    """Publishes as the API does, to any topic; events have the types in `kinds` in turn."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         settings = publisher_configuration(bootstrap_servers, {"log_level": "0"})
         self._producer = Producer(settings | {"queue.buffering.max.messages": QUEUED_MAX})
         self._count = 0
-        self._refused: list[KafkaError] = []
+        self._errors: list[KafkaError] = []
 
     def publish(self, topic: str, kinds: Sequence[str], count: int) -> None:
-        """So many events as fast as can be; returns once the log has them."""
+        """Publish `count` events as fast as possible, until the log has acknowledged them."""
         for number in range(count):
             self._produce(topic, kinds[number % len(kinds)])
         self._flush()
@@ -40,7 +40,7 @@ class EventSource:
     def publish_steadily(
         self, topic: str, kinds: Sequence[str], rate: float, seconds: float
     ) -> dict[str, float]:
-        """Events at a steady rate: when each was published, by the system's monotonic clock."""
+        """Publish events at a steady rate; return the monotonic time of each in seconds."""
         published: dict[str, float] = {}
         start_s = time.monotonic()
         for number in range(int(rate * seconds)):
@@ -61,23 +61,25 @@ class EventSource:
             ("event-id", event_id.encode()),
             ("event-type", kind.encode()),
         ]
-        self._producer.produce(topic, body.encode(), headers=headers, on_delivery=self._note)
+        self._producer.produce(
+            topic, body.encode(), headers=headers, on_delivery=self._record_error
+        )
         return event_id
 
-    def _note(self, error: KafkaError | None, _: Message) -> None:
+    def _record_error(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            self._refused.append(error)
+            self._errors.append(error)
 
     def _flush(self) -> None:
         left = self._producer.flush(FLUSH_S)
         assert left == 0, f"{left} events are not acknowledged"
-        assert not self._refused, self._refused[0]
+        assert not self._errors, self._errors[0]
 
 
 def latencies(
     published: Mapping[str, float], arrivals: Mapping[str, float], event_ids: Iterable[str]
 ) -> Latencies:
-    """How long these events took."""
+    """Return the latencies of these events."""
     taken_ms = [(arrivals[each] - published[each]) * 1e3 for each in event_ids]
     cuts = statistics.quantiles(taken_ms, n=100, method="inclusive")
     return Latencies(cuts[49], cuts[98], max(taken_ms))

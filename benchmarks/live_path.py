@@ -1,13 +1,13 @@
-"""The live path from `events` to receivers: its rate, its latency, and who waits for whom.
+"""Measures the live path from `events` to receivers: events/s, CPU, and latency in ms.
 
-One `rewind live` with its defaults, beside a bare loop that consumes and POSTs. Sixteen webhooks
-want a type each, so every event goes to one of them; each has a partition of `delivery_log` to
-itself. The rate is that of events which were all there at once. Latency is measured at half that
-rate, the bare loop's at the same one.
+One `rewind live` with its defaults is compared with a bare loop that consumes and POSTs. Each of
+sixteen webhooks has a rule for one event type and its own partition of `delivery_log`, so every
+event goes to one webhook. The rate is that of a backlog. Latency is measured at half of that rate,
+for both.
 
-Then one more webhook comes, whose receiver never answers, so that its events share a partition
-with another webhook's. First it is owed more than may wait for it, all at once, which is when the
-live path learns how slow it is; then as many events as each of the others.
+Then a webhook is added whose receiver never responds, in a partition that another webhook uses.
+First it gets more events at once than its queue holds, so that the live path detects how slow it
+is; then it gets as many events as each other webhook. The baseline is the latency without it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +34,11 @@ HANGING: Final = "bench.hanging"
 DEADLINE_S: Final = 120.0
 
 WARM_UP_EVENTS: Final = 500
-"""Connections are made, and code is met for the first time."""
+"""Events before the measurement, which open connections and warm up the code."""
 
 
 class Bench(NamedTuple):
-    """All that is measured stands here."""
+    """The service, the live process, the receiver, and the event source."""
 
     stage: ServiceStage
     live: RunningProcess
@@ -47,19 +47,19 @@ class Bench(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """One round: rates in events/s, and CPU of the live process for an event."""
+    """One round: rates in events/s, and CPU of the live process per event."""
 
     rate: float
     cpu_us: float
     bare_rate: float
     latency: Latencies
     bare_latency: Latencies
-    beginning_to_hang: Latencies
-    beside_hanging: Latencies
+    hang_starts: Latencies
+    hanging: Latencies
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case in each round."""
+    """Measure every case in each round."""
     with _bench(folder) as bench:
         for topic in (EVENTS, BARE_EVENTS):
             _rate(bench, topic, WARM_UP_EVENTS)
@@ -71,7 +71,9 @@ def _bench(folder: Path) -> Iterator[Bench]:
     with service_stage(folder) as stage, timing_receiver() as receiver:
         settings, servers = stage.settings, stage.broker.bootstrap_servers
         stage.broker.create_topic(BARE_EVENTS, settings.partitions)
-        webhooks = stage.webhooks_apart([f"{receiver.url}/{kind}" for kind in KINDS])
+        webhooks = stage.webhooks_in_separate_partitions(
+            [f"{receiver.url}/{kind}" for kind in KINDS]
+        )
         for webhook, kind in zip(webhooks, KINDS, strict=True):
             _add_rule(stage, webhook, kind)
         in_flight = WEBHOOKS * settings.live_in_flight
@@ -94,12 +96,12 @@ def _round(bench: Bench, scale: Scale) -> Figures:
         _rate(bench, BARE_EVENTS, scale.live_events),
         _latency(bench, EVENTS, rate / 2, scale.live_s),
         _latency(bench, BARE_EVENTS, rate / 2, scale.live_s),
-        *_beside_hanging(bench, rate / 2, scale.live_s),
+        *_hanging(bench, rate / 2, scale.live_s),
     )
 
 
 def _rate(bench: Bench, topic: str, events: int) -> float:
-    """Events/s from the first arrival to the last, of events that were all there at once."""
+    """Return the events/s of a backlog, from the first arrival to the last."""
     bench.source.publish(topic, KINDS, events)
     _wait_for(bench, events)
     report = bench.receiver.report()
@@ -108,10 +110,10 @@ def _rate(bench: Bench, topic: str, events: int) -> float:
 
 
 def _latency(
-    bench: Bench, topic: str, rate: float, seconds: float, beside: Sequence[str] = ()
+    bench: Bench, topic: str, rate: float, seconds: float, extra_kinds: Sequence[str] = ()
 ) -> Latencies:
-    """Of the events for receivers that answer, which come at `rate`."""
-    kinds = [*KINDS, *beside]
+    """Return the latencies of events for receivers that respond, published at `rate`."""
+    kinds = [*KINDS, *extra_kinds]
     whole_rate = rate * len(kinds) / len(KINDS)
     published = bench.source.publish_steadily(topic, kinds, whole_rate, seconds)
     answered = [each for number, each in enumerate(published) if number % len(kinds) < len(KINDS)]
@@ -119,16 +121,16 @@ def _latency(
     return latencies(published, bench.receiver.arrivals(), answered)
 
 
-def _beside_hanging(bench: Bench, rate: float, seconds: float) -> tuple[Latencies, Latencies]:
-    """When a receiver begins to hang, and later on."""
+def _hanging(bench: Bench, rate: float, seconds: float) -> tuple[Latencies, Latencies]:
+    """Return the latencies of others when a receiver starts to hang, and later."""
     stage = bench.stage
     hanging = stage.enabled_webhook(bench.receiver.hanging_url)
     _add_rule(stage, hanging, HANGING)
     bench.source.publish(EVENTS, [HANGING], stage.settings.live_queue_max * 2)
-    beginning = _latency(bench, EVENTS, rate, seconds)
+    start = _latency(bench, EVENTS, rate, seconds)
     later = _latency(bench, EVENTS, rate, seconds, [HANGING])
     stage.store.delete_webhook(hanging.id)
-    return beginning, later
+    return start, later
 
 
 def _wait_for(bench: Bench, posts: int) -> None:
@@ -144,22 +146,22 @@ def _lines(rounds: list[Figures]) -> list[Line]:
     rate = median(each.rate for each in rounds)
     latency = _median([each.latency for each in rounds])
     bare = _median([each.bare_latency for each in rounds])
-    beginning = _median([each.beginning_to_hang for each in rounds])
-    hanging = _median([each.beside_hanging for each in rounds])
+    start = _median([each.hang_starts for each in rounds])
+    hanging = _median([each.hanging for each in rounds])
     loop = Baseline("bare loop", median(each.bare_rate for each in rounds))
     half = f"at {rate / 2:,.0f} events/s"
-    without = Baseline("none hangs", latency.p99)
-    longest = Baseline("none hangs", latency.longest)
+    without = Baseline("no receiver hangs", latency.p99)
+    longest = Baseline("no receiver hangs", latency.longest)
     return [
-        Line("rewind live, events there at once", rate, "events/s", loop),
-        Line("  live CPU an event", median(each.cpu_us for each in rounds), "us"),
+        Line("rewind live, backlog", rate, "events/s", loop),
+        Line("  live CPU per event", median(each.cpu_us for each in rounds), "us"),
         Line(f"latency p50 {half}", latency.p50, "ms", loop._replace(figure=bare.p50)),
         Line(f"latency p99 {half}", latency.p99, "ms", loop._replace(figure=bare.p99)),
-        Line("  p99 of others beside one that hangs", hanging.p99, "ms", without),
-        Line("  longest of others when it begins", beginning.longest, "ms", longest),
+        Line("  p99 of others while a receiver hangs", hanging.p99, "ms", without),
+        Line("  maximum of others when it starts to hang", start.longest, "ms", longest),
     ]
 
 
 def _median(rounds: list[Latencies]) -> Latencies:
-    """Of each figure on its own."""
+    """Return the median of each figure."""
     return Latencies(*(median(figures) for figures in zip(*rounds, strict=True)))

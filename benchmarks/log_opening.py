@@ -1,8 +1,8 @@
-"""Opening a broker on a log of much history, and the memory it takes to serve it.
+"""Measures the start of a broker on a large log in seconds, and its memory under reads in MB.
 
-The logs are written through the storage itself, batch by batch and flushed, and closed cleanly,
-as a broker's end leaves them. Before each opening their files are dropped from the page cache:
-nothing is warm but the interpreter's own files, which both sizes of log share.
+The baseline is a small log. The logs are written by the storage package, batch by batch, flushed
+and closed cleanly, as after a broker's stop. Before each start their files are dropped from the
+page cache; only the interpreter's files remain cached, for both logs.
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.fetch_load import StoredLog, fetch_anywhere
+from benchmarks.fetch_load import StoredLog, fetch_at_random
 from benchmarks.frames import batch_of
 from benchmarks.running_broker import RunningBroker, running_broker
 from benchmarks.scale import Scale, median
@@ -26,23 +26,23 @@ TOPIC: Final = "history"
 PARTITIONS: Final = 8
 BATCH_RECORDS: Final = 50
 BATCHES_AT_ONCE: Final = 200
-"""Batches between two writes: some two megabytes, as a broker under load gathers."""
+"""Batches per write: some two megabytes, as in a broker under load."""
 
 FLUSH_WRITES: Final = 32
 READ_BYTES: Final = 64 * 2**10
 READ_CONNECTIONS: Final = 4
-SAME_MEMORY: Final = 1.2
+MEMORY_RATIO_MAX: Final = 1.2
 
 
 class Opened(NamedTuple):
-    """One opening of one log, and what serving it took."""
+    """One start on one log: the time, and the memory under reads."""
 
     ready_s: float
     resident_mb: float
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """A large and a small log, opened by turns."""
+    """Start on a small and on a large log in turn."""
     opened: dict[int, list[Opened]] = {}
     with (
         _stored(folder, scale.small_log_bytes) as small,
@@ -55,7 +55,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 
 class _Stored(NamedTuple):
-    """A closed data directory and what lies in it."""
+    """A closed data directory and its logs."""
 
     data_dir: Path
     log_bytes: int
@@ -68,7 +68,7 @@ class _Stored(NamedTuple):
 
 @contextmanager
 def _stored(folder: Path, log_bytes: int) -> Iterator[_Stored]:
-    """A directory with a topic of so many bytes; removed at the end."""
+    """Write a topic of `log_bytes` to a directory, which is removed at the end."""
     data_dir = folder / f"log-{log_bytes}"
     with running_broker(data_dir) as broker:
         broker.create_topic(TOPIC, PARTITIONS)
@@ -84,15 +84,15 @@ def _stored(folder: Path, log_bytes: int) -> Iterator[_Stored]:
 
 
 def _fill(log: PartitionLog, size_bytes: int) -> StoredLog:
-    """Append batches whose timestamps rise until the log has its size."""
+    """Append batches with rising timestamps until the log has its size."""
     batch = batch_of(BATCH_RECORDS, _now_ms())
     many = memoryview(bytearray(batch * BATCHES_AT_ONCE))
-    places = range(0, len(many), len(batch))
+    positions = range(0, len(many), len(batch))
     writes = size_bytes // len(many) + 1
     for number in range(writes):
         many[:] = batch_of(BATCH_RECORDS, _now_ms()) * BATCHES_AT_ONCE
-        for place in places:
-            log.append(many[place : place + len(batch)], _now_ms())
+        for position in positions:
+            log.append(many[position : position + len(batch)], _now_ms())
         log.write()
         if number % FLUSH_WRITES == 0:
             log.advance_high_watermark(log.flush())
@@ -108,12 +108,12 @@ def _open(stored: _Stored, seconds: float) -> Opened:
 
 
 def _resident_mb_under_reads(broker: RunningBroker, logs: list[StoredLog], seconds: float) -> float:
-    fetch_anywhere(broker.address, logs, READ_BYTES, READ_CONNECTIONS, seconds)
+    fetch_at_random(broker.address, logs, READ_BYTES, READ_CONNECTIONS, seconds)
     return broker.resident_mb()
 
 
 def _drop_from_page_cache(folder: Path) -> None:
-    """Forget the files' pages, which are all on disk; does nothing where the system cannot."""
+    """Drop the files from the page cache; does nothing on systems that cannot."""
     if not hasattr(os, "posix_fadvise"):
         return
     for path in folder.rglob("*"):
@@ -139,7 +139,7 @@ def _lines(
         ),
         Line(f"resident under random fetches, {name}", large_mb, "MB", resident, at_most(150)),
         Line(
-            "  and no more for more history", large_mb, "MB", resident, share_at_most(SAME_MEMORY)
+            "  relative to the small log", large_mb, "MB", resident, share_at_most(MEMORY_RATIO_MAX)
         ),
     ]
 

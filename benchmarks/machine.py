@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine of a run."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ import psutil
 
 
 def describe(folder: Path) -> str:
-    """Cores, memory, Python, libraries, and the file system that `folder` lies on; three lines."""
+    """Describe cores, memory, versions, and the file system of `folder`, in three lines."""
     memory_gb = psutil.virtual_memory().total / 2**30
     return (
         f"{os.cpu_count()} cores ({_cpu_name()}), {memory_gb:.0f} GB memory, "

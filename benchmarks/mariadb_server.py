@@ -1,4 +1,4 @@
-"""A MariaDB of its own for the measurements, which flushes each transaction as in production."""
+"""A MariaDB server for the benchmarks, which flushes each transaction as in production."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ import pymysql
 from benchmarks.running_broker import until
 
 SERVER_PATH: Final = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin"))
-"""Debian keeps servers out of an ordinary user's path."""
+"""On Debian, servers are not in the path of ordinary users."""
 
 DATABASE: Final = "rewind"
 STOP_S: Final = 30.0
@@ -23,7 +23,7 @@ STOP_S: Final = 30.0
 
 @contextmanager
 def mariadb_server(folder: Path) -> Iterator[str]:
-    """The SQLAlchemy URL of an empty database, on a server that keeps its data in `folder`.
+    """Run a server with its data in `folder`; yields the SQLAlchemy URL of an empty database.
 
     Raises:
         ClickException: the server is not installed, or does not start.
@@ -39,11 +39,11 @@ def mariadb_server(folder: Path) -> Iterator[str]:
     command = [
         server,
         *options,
-        # The path of a socket may have 107 characters: it is relative to the data folder.
+        # Relative to the data folder, as the path of a socket is limited to 107 characters.
         *("--socket=s.sock", "--pid-file=pid", "--bind-address=127.0.0.1", f"--port={port}"),
     ]
-    with (folder / "server.log").open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    with (folder / "server.log").open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         until(lambda: _is_ready(port) or process.poll() is not None, "MariaDB is ready")
         if process.poll() is not None:
@@ -74,7 +74,7 @@ def _program(name: str) -> str:
 
 
 def _as_root() -> list[str]:
-    # The server refuses to run as root unless it is told so.
+    # The server runs as root only with this option.
     return ["--user=root"] if os.geteuid() == 0 else []
 
 

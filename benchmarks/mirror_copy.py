@@ -1,9 +1,9 @@
-"""A mirror from one broker to another: its rate, and how far behind it is at half of that.
+"""Measures a mirror between two brokers: records/s, CPU, and the delay in ms at half of that rate.
 
-Records are like those of `delivery_log`: 200 bytes, a key, four headers, snappy. For the rate they
-are all at the source before the mirror may read them: it is stopped meanwhile. How far behind a
-record is is the time from its publishing until a consumer at the destination has it. The baseline
-is a bare loop of the same clients, stopped and let go in the same way.
+Records are like those of `delivery_log`: 200 bytes, a key, four headers, snappy. The rate is that
+of a backlog: the mirror is stopped while the records are published. The delay of a record is the
+time from its publication until a consumer at the destination has it. The baseline is a bare loop
+with the same clients, stopped and resumed in the same way.
 """
 
 import time
@@ -29,12 +29,12 @@ PARTITIONS: Final = 4
 WARM_UP_RECORDS: Final = 1_000
 BODY_BYTES: Final = 200
 DEADLINE_S: Final = 120.0
-STAMPED_EVERY: Final = 20
-"""Each so-manieth record is timed; to look at all would take the time that is measured."""
+TIMED_EVERY: Final = 20
+"""One of this many records is timed; to time all of them would distort the result."""
 
 
 class Bench(NamedTuple):
-    """Both brokers, and the producer of what is copied."""
+    """Both brokers, and the producer of the copied records."""
 
     source: RunningBroker
     destination: RunningBroker
@@ -42,22 +42,22 @@ class Bench(NamedTuple):
 
     @property
     def servers(self) -> tuple[str, str]:
-        """Where to copy from and to."""
+        """The addresses of source and destination."""
         return self.source.bootstrap_servers, self.destination.bootstrap_servers
 
 
 class Figures(NamedTuple):
-    """One round: records/s, CPU of the mirror for a record, and how far behind records were."""
+    """One round: records/s, CPU of the mirror per record, and the delay of records."""
 
     rate: float
     cpu_us: float
     bare_rate: float
-    behind: Latencies
-    bare_behind: Latencies
+    delay: Latencies
+    bare_delay: Latencies
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Both in each round."""
+    """Measure the mirror and the bare loop in each round."""
     with _bench(folder) as bench:
         return _lines([_round(bench, scale) for _ in range(scale.rounds)])
 
@@ -81,19 +81,19 @@ def _bench(folder: Path) -> Iterator[Bench]:
 def _round(bench: Bench, scale: Scale) -> Figures:
     with _mirror(*bench.servers) as (mirror, _):
         _publish(bench, WARM_UP_RECORDS)
-        # Also what came while the bare loop ran.
+        # Includes the records published while the bare loop ran.
         _wait_for(bench.destination, TOPIC, _ends(bench.source, TOPIC))
         before_s = cpu_s(mirror)
         rate = _rate(bench, mirror, TOPIC, scale.mirrored_records)
         cpu_us = (cpu_s(mirror) - before_s) * 1e6 / scale.mirrored_records
-        behind = _behind(bench, TOPIC, rate / 2, scale.live_s)
+        delay = _measure_delay(bench, TOPIC, rate / 2, scale.live_s)
     copied = _ends(bench.destination, COPY)
     with bare_mirror(Task(*bench.servers, TOPIC, COPY, PARTITIONS)) as pid:
         _publish(bench, WARM_UP_RECORDS)
         _wait_for(bench.destination, COPY, copied + WARM_UP_RECORDS)
         bare_rate = _rate(bench, psutil.Process(pid), COPY, scale.mirrored_records)
-        bare_behind = _behind(bench, COPY, rate / 2, scale.live_s)
-    return Figures(rate, cpu_us, bare_rate, behind, bare_behind)
+        bare_delay = _measure_delay(bench, COPY, rate / 2, scale.live_s)
+    return Figures(rate, cpu_us, bare_rate, delay, bare_delay)
 
 
 def _mirror(source: str, destination: str) -> AbstractContextManager[RunningProcess]:
@@ -111,7 +111,7 @@ def _stopped(process: psutil.Process) -> Iterator[None]:
 
 
 def _rate(bench: Bench, copier: psutil.Process, topic: str, records: int) -> float:
-    """Records/s of records that are all there when the copier may begin."""
+    """Return the records/s of a backlog that exists before the copier starts."""
     before = _ends(bench.destination, topic)
     with _stopped(copier):
         _publish(bench, records)
@@ -120,31 +120,31 @@ def _rate(bench: Bench, copier: psutil.Process, topic: str, records: int) -> flo
     return records / (time.monotonic() - start_s)
 
 
-def _behind(bench: Bench, topic: str, rate: float, seconds: float) -> Latencies:
-    """From publishing to arrival at the destination, of records at a steady rate."""
+def _measure_delay(bench: Bench, topic: str, rate: float, seconds: float) -> Latencies:
+    """Return the latencies from publication to arrival, for records at a steady rate."""
     published: dict[str, float] = {}
     with closing(_Arrivals(bench.destination, topic)) as arrivals:
         start_s = time.monotonic()
         for number in range(int(rate * seconds)):
-            if number % STAMPED_EVERY == 0:
-                arrivals.look()
+            if number % TIMED_EVERY == 0:
+                arrivals.poll()
                 while time.monotonic() < start_s + number / rate:
-                    arrivals.look(WAIT_S / 10)
+                    arrivals.poll(WAIT_S / 10)
             name = f"{start_s:.6f}/{number}"
             _produce(bench.producer, name, number)
-            if number % STAMPED_EVERY == 0:
+            if number % TIMED_EVERY == 0:
                 published[name] = time.monotonic()
 
-        def has_all() -> bool:
-            arrivals.look()
-            return arrivals.has(published)
+        def all_arrived() -> bool:
+            arrivals.poll()
+            return arrivals.has_all(published)
 
-        until(has_all, "all arrive", period_s=0.001)
+        until(all_arrived, "all records arrive", period_s=0.001)
         return latencies(published, arrivals.at_s, published)
 
 
 class _Arrivals:
-    """When records came to the destination, by the name that begins their value."""
+    """The arrival times of records at the destination, by the name at the start of their value."""
 
     def __init__(self, broker: RunningBroker, topic: str) -> None:
         self.at_s: dict[str, float] = {}
@@ -156,13 +156,13 @@ class _Arrivals:
                 "log_level": 0,
             }
         )
-        places = [TopicPartition(topic, each) for each in range(PARTITIONS)]
-        for place in places:
-            _, place.offset = self._consumer.get_watermark_offsets(place, FLUSH_S)
-        self._consumer.assign(places)
+        ends = [TopicPartition(topic, each) for each in range(PARTITIONS)]
+        for end in ends:
+            _, end.offset = self._consumer.get_watermark_offsets(end, FLUSH_S)
+        self._consumer.assign(ends)
 
-    def look(self, wait_s: float = 0.0) -> None:
-        """Note what has come."""
+    def poll(self, wait_s: float = 0.0) -> None:
+        """Store the arrival times of new records."""
         first = self._consumer.poll(wait_s)
         if first is None:
             return
@@ -171,12 +171,12 @@ class _Arrivals:
             name = (message.value() or b"").partition(b" ")[0].decode()
             self.at_s[name] = now_s
 
-    def has(self, names: dict[str, float]) -> bool:
-        """Whether all of these came."""
+    def has_all(self, names: dict[str, float]) -> bool:
+        """Return whether all of these have arrived."""
         return names.keys() <= self.at_s.keys()
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Close the consumer."""
         self._consumer.close()
 
 
@@ -213,21 +213,21 @@ def _wait_for(broker: RunningBroker, topic: str, records: int) -> None:
 
 
 def _ends(broker: RunningBroker, topic: str) -> int:
-    """How many records the partitions of a topic hold together."""
+    """Return the sum of the log end offsets of a topic's partitions."""
     return sum(broker.end(topic, each) for each in range(PARTITIONS))
 
 
 def _lines(rounds: list[Figures]) -> list[Line]:
     rate = median(each.rate for each in rounds)
     bare = Baseline("bare loop", median(each.bare_rate for each in rounds))
-    p50, p99 = (median(getattr(each.behind, name) for each in rounds) for name in ("p50", "p99"))
+    p50, p99 = (median(getattr(each.delay, name) for each in rounds) for name in ("p50", "p99"))
     bare50, bare99 = (
-        median(getattr(each.bare_behind, name) for each in rounds) for name in ("p50", "p99")
+        median(getattr(each.bare_delay, name) for each in rounds) for name in ("p50", "p99")
     )
     half = f"at {rate / 2:,.0f} records/s"
     return [
-        Line("logbroker mirror, records there at once", rate, "records/s", bare),
-        Line("  mirror CPU a record", median(each.cpu_us for each in rounds), "us"),
-        Line(f"behind, p50, {half}", p50, "ms", Baseline("bare loop", bare50)),
-        Line(f"behind, p99, {half}", p99, "ms", Baseline("bare loop", bare99)),
+        Line("logbroker mirror, backlog", rate, "records/s", bare),
+        Line("  mirror CPU per record", median(each.cpu_us for each in rounds), "us"),
+        Line(f"delay p50 {half}", p50, "ms", Baseline("bare loop", bare50)),
+        Line(f"delay p99 {half}", p99, "ms", Baseline("bare loop", bare99)),
     ]

@@ -1,9 +1,10 @@
-"""The nightly load on two cores: from a topic into Parquet, beside other ways to do parts of it.
+"""Measures the nightly load from a topic into Parquet on two cores, in records/s, and its memory.
 
-Values have 200 bytes, half of them random; batches are compressed by snappy, and so is nothing
-else. All writers use zstd at level 1, the one that Arrow takes. Sessions are open before the clock
-runs, and every way has been gone once. Spark's writers put all rows of a task into one file, which
-spares them the sorting that files by the hour would cost them.
+Baselines: a stock consumer that discards the records, Spark from Parquet to Parquet, and Spark's
+own Kafka connector to Parquet. Values have 200 bytes, half of them random. Batches in the log are
+compressed with snappy; all writers use zstd at level 1, as Arrow does. Sessions are created and
+every method runs once before the clock starts. Spark writes all rows of a task into one file, which
+spares it the sort that files by hour would need.
 """
 
 import os
@@ -36,15 +37,15 @@ PARTITIONS: Final = 4
 VALUE_BYTES: Final = 200
 WARM_RECORDS: Final = 100_000
 FEWER: Final = 10
-"""The driver's memory is looked at for a tenth of the records, too."""
+"""The driver's memory is also measured for a tenth of the records."""
 
 _POOL_BYTES: Final = 1 << 20
-_POLLED_AT_ONCE: Final = 10_000
+_CONSUMED_AT_ONCE: Final = 10_000
 _TEXT: Final = b'{"id": "evt_0123456789", "type": "follow.created", "data": {"actor": "a", "of": "'
 
 
 class Round(NamedTuple):
-    """Records/s of each way, in one round."""
+    """Records/s of each method in one round."""
 
     load: float
     plain_read: float
@@ -53,22 +54,22 @@ class Round(NamedTuple):
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every way in each round; then the driver's memory, in processes of their own."""
+    """Measure every method in each round, then the driver's memory in separate processes."""
     with fresh_broker(folder) as broker:
         fill(broker, "warm", WARM_RECORDS)
         fill(broker, "few", scale.loaded_records // FEWER)
         fill(broker, "many", scale.loaded_records)
         jars = connector_jars()
         with _session(jars, folder) as spark:
-            ways = _Ways(spark, broker, folder, has_connector=bool(jars))
-            ways.round("warm")
-            rounds = [ways.round("many") for _ in range(scale.rounds)]
+            methods = _Methods(spark, broker, folder, has_connector=bool(jars))
+            methods.round("warm")
+            rounds = [methods.round("many") for _ in range(scale.rounds)]
         few_mb, many_mb = (_driver_peak_mb(broker, topic, folder) for topic in ("few", "many"))
     return [*_speed_lines(rounds), *_memory_lines(few_mb, many_mb, scale.loaded_records)]
 
 
 def fill(broker: RunningBroker, topic: str, records: int) -> None:
-    """Make a topic with so many records, spread over its partitions."""
+    """Create a topic with `records` records, spread over its partitions."""
     broker.create_topic(topic, PARTITIONS)
     pool = random.Random(1).randbytes(_POOL_BYTES)
     text = (_TEXT * 2)[: VALUE_BYTES // 2]
@@ -94,8 +95,8 @@ def fill(broker: RunningBroker, topic: str, records: int) -> None:
     assert producer.flush(60) == 0
 
 
-class _Ways:
-    """The ways that are compared; each writes into a folder that is gone afterwards."""
+class _Methods:
+    """The methods that are compared; each writes to a folder that is deleted afterwards."""
 
     def __init__(
         self, spark: SparkSession, broker: RunningBroker, folder: Path, *, has_connector: bool
@@ -106,7 +107,7 @@ class _Ways:
         self._has_connector = has_connector
 
     def round(self, topic: str) -> Round:
-        """Each way once; the rows that Spark writes again are those that were just loaded."""
+        """Run each method once; Spark rewrites the rows that were just loaded."""
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             table = Path(work) / "table"
             loaded = _rate(lambda: self._load(topic, table))
@@ -136,7 +137,7 @@ class _Ways:
         consumer.assign(places)
         count = size = 0
         while count < total:
-            for message in consumer.consume(_POLLED_AT_ONCE, 10.0):
+            for message in consumer.consume(_CONSUMED_AT_ONCE, 10.0):
                 size += len(message.value() or b"")
                 count += 1
         consumer.close()
@@ -171,14 +172,14 @@ class _Ways:
 
 
 def _written(rows: DataFrame, to: Path) -> int:
-    """Have Spark write the rows; how many there are is in the files' footers."""
+    """Write the rows with Spark; return their number, from the footers of the files."""
     rows.write.parquet(str(to))
     return rows.sparkSession.read.parquet(str(to)).count()
 
 
-def _rate(way: Callable[[], int]) -> float:
+def _rate(method: Callable[[], int]) -> float:
     start = time.perf_counter()
-    records = way()
+    records = method()
     return records / (time.perf_counter() - start)
 
 
@@ -206,7 +207,7 @@ def _session(jars: list[Path], folder: Path) -> Iterator[SparkSession]:
 
 
 def _driver_peak_mb(broker: RunningBroker, topic: str, folder: Path) -> float:
-    """The most memory that the driver's two processes had, each: Python and its JVM, in 10**6 B."""
+    """Return the sum of the peak memory of the driver's Python and JVM, in units of 10**6 bytes."""
     with tempfile.TemporaryDirectory(dir=folder) as work:
         job = psutil.Popen(
             [
@@ -220,7 +221,7 @@ def _driver_peak_mb(broker: RunningBroker, topic: str, folder: Path) -> float:
         )
         peaks: dict[int, int] = {}
         while job.poll() is None:
-            # Not those below: in local mode they are the tasks'.
+            # Only direct children: in local mode, their children run the tasks.
             for process in (job, *job.children()):
                 peaks[process.pid] = max(peaks.get(process.pid, 0), _peak_bytes(process.pid))
             time.sleep(0.05)
@@ -229,7 +230,7 @@ def _driver_peak_mb(broker: RunningBroker, topic: str, folder: Path) -> float:
 
 
 def _peak_bytes(pid: int) -> int:
-    """What the kernel has noted as a process's largest resident memory; 0 when it is gone."""
+    """Return the peak resident memory of a process; 0 when it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -246,29 +247,29 @@ def _speed_lines(rounds: list[Round]) -> list[Line]:
     rewritten = median(each.rewrite for each in rounds)
     found = [each.connector for each in rounds if each.connector is not None]
     lines = [
-        Line("(a) confluent-kafka reads the topic", plain, "rows/s"),
-        Line("(b) Spark writes the rows, from Parquet", rewritten, "rows/s"),
-        Line("load, local[2]", loaded, "rows/s", Baseline("(a)", plain)),
-        Line("load, values", loaded * VALUE_BYTES / 1e6, "MB/s"),
+        Line("stock consumer, records discarded", plain, "records/s"),
+        Line("Spark, Parquet to Parquet", rewritten, "records/s"),
+        Line("rewind-jobs load, local[2]", loaded, "records/s", Baseline("stock consumer", plain)),
+        Line("  payload", loaded * VALUE_BYTES / 1e6, "MB/s"),
         Line(
-            "load, against (b)",
+            "  relative to Spark, Parquet to Parquet",
             loaded,
-            "rows/s",
-            Baseline("(b)", rewritten),
+            "records/s",
+            Baseline("Spark, Parquet to Parquet", rewritten),
             share_at_least(2.0),
         ),
     ]
     if not found:
-        return [*lines, Line("(c) Spark's Kafka connector: its jar cannot be had", 0.0, "rows/s")]
+        return [*lines, Line("Spark's Kafka connector: jar not available", 0.0, "records/s")]
     connector = median(found)
     return [
         *lines,
-        Line("(c) Spark's Kafka connector does the same", connector, "rows/s"),
+        Line("Spark's Kafka connector to Parquet", connector, "records/s"),
         Line(
-            "load, against (c)",
+            "  relative to Spark's Kafka connector",
             loaded,
-            "rows/s",
-            Baseline("(c)", connector),
+            "records/s",
+            Baseline("Spark's Kafka connector", connector),
             share_at_least(1.0),
         ),
     ]
@@ -276,12 +277,12 @@ def _speed_lines(rounds: list[Round]) -> list[Line]:
 
 def _memory_lines(few_mb: float, many_mb: float, records: int) -> list[Line]:
     return [
-        Line(f"driver's peak memory, {records // FEWER:,} records", few_mb, "MB"),
+        Line(f"driver's memory, {records // FEWER:,} records", few_mb, "MB"),
         Line(
-            f"driver's peak memory, {records:,} records",
+            f"driver's memory, {records:,} records",
             many_mb,
             "MB",
-            Baseline("a tenth of them", few_mb),
+            Baseline("a tenth of the records", few_mb),
             share_at_most(1.25),
         ),
     ]

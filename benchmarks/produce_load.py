@@ -1,8 +1,8 @@
-"""The raw load generator: the same Produce request again and again, from one thread.
+"""The raw load generator: sends the same Produce request repeatedly, from one thread.
 
-Each connection keeps so many requests unanswered; as answers come in, as many requests follow
-in one send. So the generator's own cost is one `recv` and one `send` for whatever the broker
-answered in one piece, whether that was one answer or a thousand.
+Each connection keeps a number of requests unanswered; for the responses of one read, it sends as
+many requests in one call. So the generator costs one `recv` and one `send` for each piece that the
+broker sends, whether that is one response or a thousand.
 """
 
 import selectors
@@ -17,18 +17,18 @@ from benchmarks.frames import ProduceFrame
 
 RECEIVE_BYTES: Final = 256 * 1024
 STREAM_BYTES: Final = 1024 * 1024
-"""How much an acks=0 connection offers the socket at a time."""
+"""Bytes that an acks=0 connection passes to the socket at a time."""
 
-SETTLE_S: Final = 30.0
+RESPONSE_TIMEOUT_S: Final = 30.0
 
 Address = tuple[str, int]
 
 Target = tuple[Address, ProduceFrame]
-"""A broker, and the request that it gets."""
+"""The address of a broker, and the request to send."""
 
 
 class Load(NamedTuple):
-    """How a request is sent."""
+    """Connections, unanswered requests per connection, and duration."""
 
     connections: int
     in_flight: int
@@ -36,32 +36,32 @@ class Load(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What was sent and, but for acks=0, answered."""
+    """Requests that were sent and, except for acks=0, answered."""
 
     requests: int
     seconds: float
 
 
 class LoadStuck(Exception):
-    """Answers are missing."""
+    """Responses are missing."""
 
 
 def produce(address: Address, request: ProduceFrame, load: Load, terms: bytes = b"") -> Sent:
-    """Send `request` under `load`; every answer is counted, and one of each read is checked.
+    """Send `request` under `load`; count every response, and check one of each read.
 
     Raises:
-        AnswerRefused: an answer has an error code.
-        LoadStuck: an answer is missing.
+        ErrorResponse: a response has an error code.
+        LoadStuck: a response is missing.
     """
     return _produce([(address, request)] * load.connections, load, terms)
 
 
 def produce_spread(targets: Sequence[Target], load: Load) -> Sent:
-    """Send each request to its own broker, on `load.connections` connections for each.
+    """Send each request to its broker, on `load.connections` connections for each.
 
     Raises:
-        AnswerRefused: an answer has an error code.
-        LoadStuck: an answer is missing.
+        ErrorResponse: a response has an error code.
+        LoadStuck: a response is missing.
     """
     return _produce([target for target in targets for _ in range(load.connections)], load)
 
@@ -76,13 +76,13 @@ def _produce(targets: Sequence[Target], load: Load, terms: bytes = b"") -> Sent:
         ]
         start = time.perf_counter()
         _run(flows, start + load.seconds)
-        return Sent(sum(flow.answers for flow in flows), time.perf_counter() - start)
+        return Sent(sum(flow.responses for flow in flows), time.perf_counter() - start)
 
 
 def stream(address: Address, request: ProduceFrame, probe: ProduceFrame, load: Load) -> Sent:
-    """Send `request`, which has acks=0; on each connection `probe`, with acks=1, ends the stream.
+    """Send `request`, which has acks=0, and at the end `probe`, which has acks=1, per connection.
 
-    A broker answers in order, so the answers to the probes say that everything was handled.
+    A broker responds in order, so the responses to the probes confirm all requests.
     """
     with _connections([address] * load.connections) as socks:
         start = time.perf_counter()
@@ -90,18 +90,18 @@ def stream(address: Address, request: ProduceFrame, probe: ProduceFrame, load: L
         for sock in socks:
             sock.sendall(probe.frame)
         for sock in socks:
-            probe.base_offset(sock.recv(probe.answer_bytes, socket.MSG_WAITALL))
+            probe.base_offset(sock.recv(probe.response_bytes, socket.MSG_WAITALL))
         return Sent(requests, time.perf_counter() - start)
 
 
 def produce_bare(address: Address, request: ProduceFrame, load: Load) -> Sent:
-    """The same bytes both ways as `produce`, with a bare server."""
-    terms = Terms(ACKNOWLEDGE, len(request.frame), request.answer_bytes)
+    """Exchange the same bytes as `produce`, with a bare server."""
+    terms = Terms(ACKNOWLEDGE, len(request.frame), request.response_bytes)
     return produce(address, request, load, terms.encode())
 
 
 def stream_bare(address: Address, request: ProduceFrame, load: Load) -> Sent:
-    """The same bytes as `stream`, to a bare server that counts them."""
+    """Send the same bytes as `stream`, to a bare server that counts them."""
     with _connections([address] * load.connections, Terms(COUNT, 1, 0).encode()) as socks:
         start = time.perf_counter()
         requests = _stream(socks, request, start + load.seconds)
@@ -113,62 +113,62 @@ def stream_bare(address: Address, request: ProduceFrame, load: Load) -> Sent:
 
 
 def send_once(address: Address, request: ProduceFrame) -> int:
-    """Send one request; the base offset its batch got."""
+    """Send one request; return the base offset of its batch."""
     with socket.create_connection(address) as sock:
         sock.sendall(request.frame)
-        return request.base_offset(sock.recv(request.answer_bytes, socket.MSG_WAITALL))
+        return request.base_offset(sock.recv(request.response_bytes, socket.MSG_WAITALL))
 
 
 class _Flow:
-    """One connection that keeps as many equal requests unanswered as `cycle` holds."""
+    """One connection that keeps as many requests unanswered as `cycle` contains."""
 
     def __init__(
         self, sock: socket.socket, request: ProduceFrame, cycle: memoryview, *, is_checked: bool
     ) -> None:
         sock.setblocking(False)
         self.sock = sock
-        self.answers = 0
+        self.responses = 0
         self._request = request
         self._is_checked = is_checked
         self._cycle = cycle
         self._position = 0
-        self._owed_bytes = len(cycle)
-        self._asked = len(cycle) // len(request.frame)
+        self._unsent_bytes = len(cycle)
+        self._requested = len(cycle) // len(request.frame)
         self._received_bytes = 0
         self.send()
 
     @property
-    def is_settled(self) -> bool:
-        return self.answers == self._asked
+    def is_done(self) -> bool:
+        return self.responses == self._requested
 
     def send(self) -> bool:
-        """Send what is owed; false when the socket is full."""
-        while self._owed_bytes:
-            end = self._position + self._owed_bytes
+        """Send the pending bytes; false when the socket is full."""
+        while self._unsent_bytes:
+            end = self._position + self._unsent_bytes
             try:
                 sent = self.sock.send(self._cycle[self._position : end])
             except BlockingIOError:
                 return False
-            self._owed_bytes -= sent
+            self._unsent_bytes -= sent
             self._position = (self._position + sent) % len(self._cycle)
         return True
 
-    def receive(self, *, goes_on: bool) -> None:
-        """Count answers and, if the load goes on, owe as many requests more."""
+    def receive(self, *, is_running: bool) -> None:
+        """Count responses and, while the load runs, schedule as many further requests."""
         data = self.sock.recv(RECEIVE_BYTES)
         if not data:
-            raise LoadStuck(f"the connection was closed after {self.answers} answers")
-        size = self._request.answer_bytes
+            raise LoadStuck(f"the connection was closed after {self.responses} responses")
+        size = self._request.response_bytes
         self._check(data, -self._received_bytes % size)
         self._received_bytes += len(data)
-        answers = self._received_bytes // size
-        if goes_on:
-            self._owed_bytes += (answers - self.answers) * len(self._request.frame)
-            self._asked += answers - self.answers
-        self.answers = answers
+        responses = self._received_bytes // size
+        if is_running:
+            self._unsent_bytes += (responses - self.responses) * len(self._request.frame)
+            self._requested += responses - self.responses
+        self.responses = responses
 
     def _check(self, data: bytes, first_at: int) -> None:
-        if self._is_checked and first_at + self._request.answer_bytes <= len(data):
+        if self._is_checked and first_at + self._request.response_bytes <= len(data):
             self._request.base_offset(memoryview(data)[first_at:])
 
 
@@ -176,24 +176,24 @@ def _run(flows: Sequence[_Flow], deadline: float) -> None:
     with selectors.DefaultSelector() as selector:
         for flow in flows:
             selector.register(flow.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, flow)
-        unsettled = len(flows)
-        while unsettled:
-            ready = selector.select(SETTLE_S)
+        unfinished = len(flows)
+        while unfinished:
+            ready = selector.select(RESPONSE_TIMEOUT_S)
             if not ready:
-                raise LoadStuck(f"{unsettled} connections wait for answers")
-            goes_on = time.perf_counter() < deadline
-            unsettled -= sum(_serve(selector, key, events, goes_on) for key, events in ready)
+                raise LoadStuck(f"{unfinished} connections wait for responses")
+            is_running = time.perf_counter() < deadline
+            unfinished -= sum(_serve(selector, key, events, is_running) for key, events in ready)
 
 
 def _serve(
-    selector: selectors.BaseSelector, key: selectors.SelectorKey, events: int, goes_on: bool
+    selector: selectors.BaseSelector, key: selectors.SelectorKey, events: int, is_running: bool
 ) -> bool:
-    """Receive and send on one connection; whether that settled it."""
+    """Receive and send on one connection; return whether it is done."""
     flow: _Flow = key.data
     if events & selectors.EVENT_READ:
-        flow.receive(goes_on=goes_on)
+        flow.receive(is_running=is_running)
     waits_for = selectors.EVENT_READ | (0 if flow.send() else selectors.EVENT_WRITE)
-    if flow.is_settled and not goes_on:
+    if flow.is_done and not is_running:
         selector.unregister(flow.sock)
         return True
     if waits_for != key.events:
@@ -202,7 +202,7 @@ def _serve(
 
 
 def _stream(socks: Sequence[socket.socket], request: ProduceFrame, deadline: float) -> int:
-    """Offer every socket as much as it takes until the time is over; whole requests sent."""
+    """Send as much as every socket accepts until the deadline; return the requests sent."""
     size = len(request.frame)
     cycle = memoryview(request.frame * (STREAM_BYTES // size + 1))
     positions = dict.fromkeys(socks, 0)

@@ -1,11 +1,10 @@
-"""What a replay costs, and that it is the window's cost and not the log's.
+"""Measures a replay, and that its cost depends on the window and not on the length of the log.
 
-For each length of log a whole service stands: broker, API, live path and worker on SQLite. The
-same window of the same webhook is replayed from each by turns, whole for the rate of delivery,
-and its first part several times for the time from just before POST /replays until the receiver,
-another process, has the first event. The worker looks for new replays every 20 ms instead of 200,
-so that the wait for that look, a matter of luck, does not hide the rest. Replays may go as fast as
-they can.
+For each length of the log a complete service runs: broker, API, live path and worker on SQLite. The
+same window is replayed from each in turn: the whole window for the events/s, and its first part
+several times for the ms from `POST /replays` until the receiver, in another process, has the first
+event. The baseline is the shortest log. The worker polls for new replays every 20 ms instead of
+200, so that the random wait for a poll does not hide the rest. Replays have no rate limit.
 """
 
 import time
@@ -28,17 +27,17 @@ from benchmarks.timing_receiver import Report, TimingReceiver, timing_receiver
 
 POLL_INTERVAL_S: Final = 0.02
 SHORT_REPLAYS: Final = 8
-"""In each round; a claim comes up to 20 ms late by chance, so one alone says little."""
+"""Per round; a claim may take up to 20 ms longer by chance, so one replay is not enough."""
 
 SHORT_SHARE: Final = 20
-"""A short replay takes the first one of so many parts of the window."""
+"""A short replay covers this fraction of the window."""
 
-SLOWER: Final = 1.2
-"""A replay from a longer log may take a fifth more, and not more."""
+SLOWDOWN_MAX: Final = 1.2
+"""A replay from a longer log may take up to a fifth more time."""
 
 
 class _Installation(NamedTuple):
-    """One service and the history its log holds."""
+    """One service, the history in its log, and the results."""
 
     client: ApiClient
     history: History
@@ -47,7 +46,7 @@ class _Installation(NamedTuple):
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Replay the same window from logs of every length."""
+    """Replay the same window from a log of each length."""
     events = scale.replay_events
     with timing_receiver() as receiver, ExitStack() as stack:
         installations = [
@@ -66,21 +65,21 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 def _installation(
     folder: Path, receiver: TimingReceiver, records: int, events: int
 ) -> Iterator[_Installation]:
-    heard: list[str] = []
+    output: list[str] = []
     with service_stage(folder, poll_interval_s=str(POLL_INTERVAL_S)) as stage:
         webhook = stage.enabled_webhook(f"{receiver.url}/{records}")
-        history = History.of(webhook.id, stage.settings.partitions, records, events)
-        # Before there is a live path, which delivers what comes after it.
+        history = History.until_now(webhook.id, stage.settings.partitions, records, events)
+        # Before the live path starts, which would deliver these events.
         stage.load(history)
         with (
-            LocalService(stage.settings, stage.broker.bootstrap_servers, heard.append) as service,
+            LocalService(stage.settings, stage.broker.bootstrap_servers, output.append) as service,
             ApiClient(service.api_url, service.operator_key) as client,
         ):
             yield _Installation(client, history, [], [])
 
 
 def _replay_short(installation: _Installation, receiver: TimingReceiver, events: int) -> None:
-    """Replay the first part of the window again and again, for the time to the first event."""
+    """Replay the first part of the window repeatedly, for the time to the first event."""
     for _ in range(SHORT_REPLAYS):
         start_s = time.monotonic()
         report = _replay(installation, receiver, events)
@@ -94,7 +93,7 @@ def _replay_whole(installation: _Installation, receiver: TimingReceiver, events:
 
 
 def _replay(installation: _Installation, receiver: TimingReceiver, events: int) -> Report:
-    """Replay the first `events` of the window, and hold what came against that number."""
+    """Replay the first `events` of the window, and check the number of received events."""
     client, history = installation.client, installation.history
     window = history.window_of(events)
     job = client.create_replay(
@@ -113,13 +112,13 @@ def _lines(installations: Sequence[_Installation]) -> list[Line]:
     first_ms = {each.history.records: median(each.first_event_s) * 1e3 for each in installations}
     rates = {each.history.records: median(each.events_per_s) for each in installations}
     return [
-        *_compared("POST to first event", first_ms, "ms", share_at_most(SLOWER)),
-        *_compared("delivered", rates, "events/s", share_at_least(1 / SLOWER)),
+        *_compared("POST to first event", first_ms, "ms", share_at_most(SLOWDOWN_MAX)),
+        *_compared("delivered", rates, "events/s", share_at_least(1 / SLOWDOWN_MAX)),
     ]
 
 
 def _compared(name: str, figures: dict[int, float], unit: str, target: Target) -> Iterator[Line]:
-    """The figure of each log, the longer ones beside the shortest."""
+    """Yield the figure of each log, the longer ones with the shortest as baseline."""
     shortest = min(figures)
     baseline = Baseline(f"{shortest:,} records", figures[shortest])
     for records, figure in figures.items():

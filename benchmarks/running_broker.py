@@ -1,4 +1,4 @@
-"""A broker of our own in a process of its own, and what it costs."""
+"""A broker of this project in a separate process, with its CPU and memory."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ LINES_KEPT: Final = 100
 
 
 class RunningBroker:
-    """What the measurements ask of a broker beside the load itself."""
+    """A running broker: its address, its topics, and its use of resources."""
 
     def __init__(self, broker: EmbeddedBroker, data_dir: Path) -> None:
         self.bootstrap_servers = broker.bootstrap_servers
@@ -39,33 +39,33 @@ class RunningBroker:
         self._consumer = Consumer(client | {"group.id": "bench"})
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Make a topic with the broker's own settings."""
+        """Create a topic with the broker's default settings."""
         self._admin.create_topics([NewTopic(name, partitions)])[name].result()
 
     def segments(self, topic: str, suffix: str) -> list[Path]:
-        """The files of a topic's partitions with this suffix."""
+        """Return the files of a topic's partitions with this suffix."""
         return sorted(self.data_dir.glob(f"{topic}-*/*{suffix}"))
 
     def wait_for_end(self, topic: str, offset: int, partition: int = 0) -> None:
-        """Wait until exactly so many records are visible to consumers."""
+        """Wait until the high watermark is exactly `offset`."""
         until(lambda: self.end(topic, partition) == offset, f"{topic} has {offset} visible records")
 
     def end(self, topic: str, partition: int = 0) -> int:
-        """The offset behind the last record that consumers may see."""
+        """Return the high watermark of a partition."""
         _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), REQUEST_S)
         return end
 
     def cpu_s(self) -> float:
-        """Processor seconds that the process has used."""
+        """Return the CPU seconds of the broker's process."""
         return cpu_s(self.process)
 
     def resident_mb(self) -> float:
-        """Resident memory, in units of 10**6 bytes."""
+        """Return the resident memory, in units of 10**6 bytes."""
         return self.process.memory_info().rss / 1e6
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Processor seconds that a process has used, in user and kernel mode."""
+    """Return the CPU seconds of a process, in user and kernel mode."""
     times = process.cpu_times()
     return times.user + times.system
 
@@ -74,14 +74,14 @@ def cpu_s(process: psutil.Process) -> float:
 def running_broker(
     data_dir: Path, *, options: Sequence[str] = (), keeps_data: bool = True
 ) -> Iterator[RunningBroker]:
-    """A broker on `data_dir`; at the end stopped cleanly, or killed where nobody needs its data."""
-    heard: deque[str] = deque(maxlen=LINES_KEPT)
-    broker = EmbeddedBroker(data_dir, options=options, write_line=heard.append)
+    """Run a broker on `data_dir`; stop it cleanly at the end, or kill it unless `keeps_data`."""
+    output: deque[str] = deque(maxlen=LINES_KEPT)
+    broker = EmbeddedBroker(data_dir, options=options, write_line=output.append)
     broker.start()
     try:
         yield RunningBroker(broker, data_dir)
     except BaseException:
-        sys.stderr.writelines(heard)
+        sys.stderr.writelines(output)
         raise
     finally:
         if keeps_data:
@@ -92,10 +92,10 @@ def running_broker(
 
 @contextmanager
 def fresh_broker(folder: Path) -> Iterator[RunningBroker]:
-    """A broker without any topic, in a folder of its own under `folder`.
+    """Run a broker without topics, with its data in a new folder under `folder`.
 
-    When this ends the disk is quiet again: the next flush of anybody would else pay for what
-    the file system does to free gigabytes.
+    The disk is synced at the end; otherwise the next flush would include the time in which the
+    file system frees gigabytes.
     """
     with (
         tempfile.TemporaryDirectory(dir=folder) as data_dir,
@@ -112,13 +112,13 @@ def until(
     period_s: float = 0.005,
     deadline_s: float = DEADLINE_S,
 ) -> None:
-    """Wait for a condition, with a look at it every `period_s` seconds.
+    """Wait for a condition, which is checked every `period_s` seconds.
 
     Raises:
-        TimeoutError: it does not come to hold within `deadline_s` seconds.
+        TimeoutError: the condition is still false after `deadline_s` seconds.
     """
     deadline = time.monotonic() + deadline_s
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"never: {what}")
+            raise TimeoutError(f"timed out: {what}")
         time.sleep(period_s)

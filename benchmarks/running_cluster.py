@@ -1,4 +1,4 @@
-"""Brokers of one cluster on this machine, each in a process of its own."""
+"""Brokers of one cluster on this machine, each in a separate process."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -9,14 +9,14 @@ from benchmarks.running_broker import RunningBroker, running_broker, until
 
 
 class RunningCluster:
-    """Brokers 1, 2, ... by their ids."""
+    """A running cluster, with its brokers by id from 1."""
 
     def __init__(self, brokers: Mapping[int, RunningBroker]) -> None:
         self.brokers = brokers
         self.bootstrap_servers = ",".join(each.bootstrap_servers for each in brokers.values())
 
     def create_topic(self, name: str, partitions: int) -> list[RunningBroker]:
-        """A new topic, once every broker knows of it: the broker of each partition."""
+        """Create a topic that every broker knows then; return the leader of each partition."""
         next(iter(self.brokers.values())).create_topic(name, partitions)
         until(
             lambda: all(self._knows(each, name) for each in self.brokers.values()),
@@ -26,7 +26,7 @@ class RunningCluster:
         return [self.brokers[leaders[number]] for number in range(partitions)]
 
     def cpu_s(self) -> float:
-        """Processor seconds that all brokers have used together."""
+        """Return the sum of the CPU seconds of all brokers."""
         return sum(each.cpu_s() for each in self.brokers.values())
 
     def _knows(self, broker: RunningBroker, topic: str) -> bool:
@@ -35,13 +35,13 @@ class RunningCluster:
 
     def _leaders(self, broker: RunningBroker, topic: str) -> dict[int, int]:
         with cold_connection(broker.address) as connection:
-            (found,) = connection.metadata([topic]).topics
+            (found,) = connection.get_metadata([topic]).topics
         return {each.partition_index: each.leader_id for each in found.partitions}
 
 
 @contextmanager
 def running_cluster(folder: Path, zookeeper: str, count: int) -> Iterator[RunningCluster]:
-    """So many brokers with their data in `folder`, killed at the end: nobody needs it then."""
+    """Run `count` brokers with their data in `folder`; kill them at the end."""
     with ExitStack() as stack:
         brokers = {
             broker_id: stack.enter_context(
@@ -54,16 +54,19 @@ def running_cluster(folder: Path, zookeeper: str, count: int) -> Iterator[Runnin
             for broker_id in range(1, count + 1)
         }
         cluster = RunningCluster(brokers)
-        until(lambda: all(_live(each) == count for each in brokers.values()), "all brokers live")
+        until(
+            lambda: all(_count_live_brokers(each) == count for each in brokers.values()),
+            "all brokers are alive",
+        )
         yield cluster
 
 
 def broker_options(broker_id: int, zookeeper: str) -> tuple[str, ...]:
-    """What makes a broker one of a cluster."""
+    """Return the options of a broker in a cluster."""
     return ("--broker-id", str(broker_id), "--zookeeper", zookeeper)
 
 
-def _live(broker: RunningBroker) -> int:
-    """How many brokers live, as this one sees it."""
+def _count_live_brokers(broker: RunningBroker) -> int:
+    """Return the number of live brokers in this broker's Metadata response."""
     with cold_connection(broker.address) as connection:
-        return len(connection.metadata([]).brokers)
+        return len(connection.get_metadata([]).brokers)

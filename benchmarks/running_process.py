@@ -1,4 +1,4 @@
-"""A server of ours in a process of its own, told of by its last words if a measurement fails."""
+"""A server of this project in a separate process; its output is printed if a benchmark fails."""
 
 import sys
 from collections import deque
@@ -13,7 +13,7 @@ from logbroker.embedded import ChildProcess
 
 
 class RunningProcess(NamedTuple):
-    """A process that is ready; `address` is where it listens, if its ready line says so."""
+    """A process that is ready, and its address if the ready line contains one."""
 
     process: psutil.Process
     address: str
@@ -23,14 +23,14 @@ class RunningProcess(NamedTuple):
 def running_process(
     arguments: Sequence[str], ready_prefix: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[RunningProcess]:
-    """`python ARGUMENTS` once its ready line has come; stopped cleanly at the end."""
-    heard: deque[str] = deque(maxlen=LINES_KEPT)
-    child = ChildProcess(arguments, ready_prefix, environment, heard.append)
+    """Run `python ARGUMENTS`, wait for its ready line, and stop it cleanly at the end."""
+    output: deque[str] = deque(maxlen=LINES_KEPT)
+    child = ChildProcess(arguments, ready_prefix, environment, output.append)
     address = child.start()
     try:
         yield RunningProcess(psutil.Process(child.pid), address)
     except BaseException:
-        sys.stderr.writelines(heard)
+        sys.stderr.writelines(output)
         raise
     finally:
         child.stop()

@@ -1,4 +1,4 @@
-"""How much a run measures: the whole of it, or a short look at everything."""
+"""The size of a run: full, or one short round of every benchmark."""
 
 import statistics
 from collections.abc import Iterable
@@ -8,40 +8,40 @@ from typing import Final, NamedTuple
 class Scale(NamedTuple):
     """Rounds and sizes of one run; every figure is the median over the rounds.
 
-    A round measures each case once, so that a noisy neighbour meets all of them alike.
+    A round measures each case once, so that other load on the machine affects all cases equally.
     """
 
     rounds: int
     case_s: float
-    """How long one case runs in a round."""
+    """Duration of one case in a round."""
     client_s: float
-    """How long a stock client runs in a round."""
+    """Duration of a stock client's case in a round."""
     webhook_s: float
     large_log_bytes: int
     small_log_bytes: int
     replay_logs: tuple[int, ...]
-    """Records in the logs that the same window is replayed from."""
+    """Records in each of the logs from which the same window is replayed."""
     replay_events: int
-    """Events of the window that are owed to the webhook."""
+    """Events of the window that are addressed to the webhook."""
     topics: int
-    """Of a cluster that has many, with eight partitions each."""
+    """Topics of the cluster with many topics; each has eight partitions."""
     single_events: int
-    """Events of a replay that sends each by itself."""
+    """Events of a replay with one event per request."""
     batched_events: int
-    """Events of a replay that sends a hundred at a time."""
+    """Events of a replay with 100 events per request."""
     scanned_records: int
-    """Records of a window that are hardly any of the webhook's."""
+    """Records of a window in which few belong to the webhook."""
     live_events: int
-    """Events that are there at once for the live path."""
+    """Events in the backlog of the live path."""
     live_s: float
-    """How long events come at a steady rate."""
+    """Duration for which events are published at a steady rate."""
     mirrored_records: int
-    """Records that are there at once for a mirror."""
+    """Records in the backlog of a mirror."""
     audited_sets: int
     """Sets of messages that a producer sends with and without the audit."""
     open_jobs: int
     memory_events: int
-    """Events of each replay whose worker's memory is measured."""
+    """Events of each replay when the worker's memory is measured."""
     loaded_records: int
     """Records of a nightly load."""
 
@@ -92,5 +92,5 @@ QUICK: Final = Scale(
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle one of the rounds' values."""
+    """Return the median of the rounds' values."""
     return statistics.median(values)

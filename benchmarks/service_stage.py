@@ -1,4 +1,4 @@
-"""A broker and a migrated database, and the processes of the service on them, one by one."""
+"""A broker and a migrated database, on which processes of the service can be started."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store, migrate
 from app.variables import PREFIX
 from app.webhooks.signing import new_secret
-from benchmarks.delivery_history import History, load
+from benchmarks.delivery_history import History, write_history
 from benchmarks.running_broker import RunningBroker, fresh_broker, until
 from benchmarks.running_process import RunningProcess, running_process
 from logbroker.client.partitioner import partition_for_key
@@ -26,42 +26,42 @@ _READY_LINES: Final[Mapping[str, str]] = {
 
 
 class ServiceStage(NamedTuple):
-    """What the processes of the service stand on; its topics and tables are there."""
+    """The broker, the database and the settings of a service; topics and tables exist."""
 
     broker: RunningBroker
     store: Store
     settings: Settings
 
     def enabled_webhook(self, url: str) -> Webhook:
-        """A webhook at `url`, as if its owner had proved it."""
+        """Create an enabled webhook at `url`, without verification."""
         webhook = self.store.create_webhook(NewWebhook(url, "bench", new_secret()))
         return self.store.enable_webhook(webhook.id, url)
 
-    def webhooks_apart(self, urls: Sequence[str]) -> list[Webhook]:
-        """A webhook for each URL, all of them in partitions of their own."""
-        apart: dict[int, Webhook] = {}
+    def webhooks_in_separate_partitions(self, urls: Sequence[str]) -> list[Webhook]:
+        """Create a webhook for each URL, each in a different partition."""
+        by_partition: dict[int, Webhook] = {}
         for url in urls:
-            webhook, count = self.enabled_webhook(url), len(apart)
-            while len(apart) == count:
-                apart.setdefault(self.partition_of(webhook), webhook)
+            webhook, count = self.enabled_webhook(url), len(by_partition)
+            while len(by_partition) == count:
+                by_partition.setdefault(self.partition_of(webhook), webhook)
                 webhook = self.enabled_webhook(url)
-        return list(apart.values())
+        return list(by_partition.values())
 
     def partition_of(self, webhook: Webhook) -> int:
-        """Where the events lie that are owed to it."""
+        """Return the partition of the webhook's deliveries."""
         return partition_for_key(webhook.id.encode(), self.settings.partitions)
 
     def load(self, history: History) -> None:
-        """Put a history into its partition, which is empty; consumers see it at the end."""
-        load(self.broker.address, history)
+        """Write a history to its empty partition, and wait until consumers can read it."""
+        write_history(self.broker.address, history)
         self.broker.wait_for_end(DELIVERY_LOG, history.records, history.partition)
 
     def create_replay(self, new: NewReplay) -> Replay:
-        """Queue a replay, as the API does."""
+        """Create a replay, as the API does."""
         return self.store.create_replay(new)[0]
 
     def is_over(self, replay: Replay, events: int) -> bool:
-        """Whether a replay is completed; then it must have delivered every event."""
+        """Return whether a replay is completed, and check that it has delivered every event."""
         now = self.store.replay(replay.id)
         if now.state not in TERMINAL:
             return False
@@ -74,13 +74,13 @@ class ServiceStage(NamedTuple):
         until(lambda: self.is_over(replay, events), f"{replay.id} is completed", period_s=0.05)
 
     def process(self, name: str) -> AbstractContextManager[RunningProcess]:
-        """`rewind NAME`, ready; what it said is shown if the measurement fails."""
+        """Run `rewind NAME`; its output is printed if the benchmark fails."""
         return running_process(["-m", "app", name], _READY_LINES[name], _environment(self.settings))
 
 
 @contextmanager
 def service_stage(folder: Path, **settings: str) -> Iterator[ServiceStage]:
-    """A fresh broker and SQLite, in a folder of their own under `folder`."""
+    """Run a fresh broker with SQLite, in a new folder under `folder`."""
     with fresh_broker(folder) as broker:
         data_dir = broker.data_dir / "service"
         loaded = Settings.load(
@@ -97,7 +97,7 @@ def service_stage(folder: Path, **settings: str) -> Iterator[ServiceStage]:
 
 
 def _prepare(settings: Settings) -> None:
-    """Make the tables and the topics."""
+    """Create the tables and the topics."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     migrate(settings.database)
     ensure_topics(
@@ -108,6 +108,6 @@ def _prepare(settings: Settings) -> None:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What a process of the service reads these settings from."""
+    """Return the environment from which a process reads these settings."""
     given = settings.model_dump(exclude={"kafka_properties"})
     return dict(os.environ) | {f"{PREFIX}{name.upper()}": str(each) for name, each in given.items()}

@@ -1,30 +1,30 @@
-"""The one table: what was measured, beside what it is compared with and what it should be."""
+"""The table of results: figures, their baselines and their targets."""
 
 import sys
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-COLUMNS: Final = ("", "figure", "unit", "ratio", "to", "target", "met")
+COLUMNS: Final = ("", "figure", "unit", "ratio", "baseline", "target", "met")
 WIDTHS: Final = (45, 11, 10, 7, 27, 12, 3)
 RIGHT: Final = ("figure", "ratio", "target")
 
 
 class Baseline(NamedTuple):
-    """What a figure is divided by: measured in the same run, in the same unit."""
+    """The divisor of a figure: measured in the same run, in the same unit."""
 
     name: str
     figure: float
 
 
 class Target(NamedTuple):
-    """A bound, on the figure or on its ratio to the baseline."""
+    """A bound on the figure, or on its ratio to the baseline."""
 
     bound: float
     is_least: bool = True
     is_of_ratio: bool = False
 
     def is_met(self, figure: float, ratio: float | None) -> bool:
-        """Whether what was measured keeps the bound."""
+        """Return whether the figure, or its ratio, is within the bound."""
         value = ratio if self.is_of_ratio else figure
         assert value is not None, "a target on a ratio needs a baseline"
         return value >= self.bound if self.is_least else value <= self.bound
@@ -35,27 +35,27 @@ class Target(NamedTuple):
 
 
 def at_least(bound: float) -> Target:
-    """The figure must reach `bound`."""
+    """Return the target that the figure is at least `bound`."""
     return Target(bound)
 
 
 def at_most(bound: float) -> Target:
-    """The figure must not pass `bound`."""
+    """Return the target that the figure is at most `bound`."""
     return Target(bound, is_least=False)
 
 
 def share_at_least(bound: float) -> Target:
-    """The ratio must reach `bound`."""
+    """Return the target that the ratio is at least `bound`."""
     return Target(bound, is_of_ratio=True)
 
 
 def share_at_most(bound: float) -> Target:
-    """The ratio must not pass `bound`."""
+    """Return the target that the ratio is at most `bound`."""
     return Target(bound, is_least=False, is_of_ratio=True)
 
 
 class Line(NamedTuple):
-    """One figure; a line without a baseline is a baseline, or a plain fact."""
+    """One figure; a line without a baseline is a baseline itself, or a plain figure."""
 
     name: str
     figure: float
@@ -65,7 +65,7 @@ class Line(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """The figure as a share of its baseline."""
+        """The figure divided by its baseline."""
         return None if self.baseline is None else self.figure / self.baseline.figure
 
     @property
@@ -74,7 +74,7 @@ class Line(NamedTuple):
         return None if self.target is None else self.target.is_met(self.figure, self.ratio)
 
     def cells(self) -> tuple[str, ...]:
-        """The columns as text."""
+        """Return the text of each column."""
         ratio = "" if self.ratio is None else f"{self.ratio:.1%}"
         met = {None: "", True: "yes", False: "NO"}[self.is_met]
         return (
@@ -104,12 +104,12 @@ def print_group(group: Group) -> None:
 
 
 def print_head() -> None:
-    """Write the names of the columns."""
+    """Write the table's header to standard output."""
     print(_row(COLUMNS))
 
 
 def verdict(groups: Iterable[Group]) -> str:
-    """How many targets are met, and which are not."""
+    """Return how many targets are met, and the names of those that are not."""
     targeted = [line for group in groups for line in group.lines if line.is_met is not None]
     missed = [line.name for line in targeted if not line.is_met]
     summary = f"{len(targeted) - len(missed)} of {len(targeted)} targets met"
@@ -125,7 +125,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _number(value: float) -> str:
-    """Three figures that count, written out in full."""
+    """Return the value with three significant digits, without an exponent."""
     if value >= 100:
         digits = 3 - len(str(int(value)))
         return f"{round(value, digits):,.0f}"

@@ -1,4 +1,4 @@
-"""A webhook receiver in a process of its own that notes when events came, and which."""
+"""A webhook receiver in a separate process that records which events arrive, and when."""
 
 import asyncio
 import json
@@ -15,16 +15,16 @@ HANG_S: Final = 3_600.0
 
 
 class Report(NamedTuple):
-    """What came since the last report; times by the system's monotonic clock, in seconds."""
+    """The POSTs since the last report; times in seconds of the system's monotonic clock."""
 
     first_s: float
     last_s: float
     posts: int
     events: int
     event_ids: int
-    """How many different ones."""
+    """The number of distinct event ids."""
     first_events: int
-    """Events of the first POST."""
+    """The number of events in the first POST."""
 
     @property
     def events_per_s(self) -> float:
@@ -33,10 +33,10 @@ class Report(NamedTuple):
 
 
 class TimingReceiver:
-    """The owner's end of the other process.
+    """The client of the receiver's process.
 
-    Events are taken on every path of `url`; at `blind_url` they are taken and not noted, and at
-    `hanging_url` never answered.
+    The receiver accepts and records events on every path of `url`. At `blind_url` it accepts them
+    without a record, and at `hanging_url` it never responds.
     """
 
     def __init__(self, control: Connection) -> None:
@@ -48,31 +48,31 @@ class TimingReceiver:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port of `url`."""
         return int(self.url.rpartition(":")[2])
 
     def count(self) -> int:
-        """How many POSTs came since the last report."""
-        self._control.send(_Notes.count.__name__)
+        """Return the number of POSTs since the last report."""
+        self._control.send(_ReceivedPosts.count.__name__)
         count: int = self._control.recv()
         return count
 
     def report(self) -> Report:
-        """What came since the last report."""
-        self._control.send(_Notes.report.__name__)
+        """Return and reset what was received since the last report."""
+        self._control.send(_ReceivedPosts.report.__name__)
         report: Report = self._control.recv()
         return report
 
     def arrivals(self) -> dict[str, float]:
-        """When each event came first since the last report, which this is one as well."""
-        self._control.send(_Notes.arrivals.__name__)
+        """Return the first arrival of each event since the last report, and reset."""
+        self._control.send(_ReceivedPosts.arrivals.__name__)
         arrivals: dict[str, float] = self._control.recv()
         return arrivals
 
 
 @contextmanager
 def timing_receiver() -> Iterator[TimingReceiver]:
-    """The receiver, gone at the end."""
+    """Run the receiver until the end of the block."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     child = spawn.Process(target=_serve, args=(theirs,), daemon=True)
@@ -89,7 +89,7 @@ class _Post(NamedTuple):
     time_s: float
     message_id: str
     batch: bytes | None
-    """The body, where it holds several events; read only once it is asked for."""
+    """The body if it contains several events; it is parsed when the ids are needed."""
 
     def event_ids(self) -> list[str]:
         if self.batch is None:
@@ -97,14 +97,14 @@ class _Post(NamedTuple):
         return [event["id"] for event in json.loads(self.batch)]
 
 
-class _Notes:
-    """The POSTs that brought events."""
+class _ReceivedPosts:
+    """The POSTs with events, in order of arrival."""
 
     def __init__(self) -> None:
         self._posts: list[_Post] = []
 
     def add(self, webhook: ReceivedWebhook) -> None:
-        if _brings_events(webhook):
+        if _has_events(webhook):
             batch = webhook.body if "webhook-batch-size" in webhook.headers else None
             self._posts.append(_Post(time.monotonic(), webhook.event_id, batch))
 
@@ -112,7 +112,7 @@ class _Notes:
         return len(self._posts)
 
     def report(self) -> Report:
-        posts = self._take()
+        posts = self._reset()
         if not posts:
             return Report(0.0, 0.0, 0, 0, 0, 0)
         event_ids = [event_id for post in posts for event_id in post.event_ids()]
@@ -127,46 +127,46 @@ class _Notes:
 
     def arrivals(self) -> dict[str, float]:
         first: dict[str, float] = {}
-        for post in self._take():
+        for post in self._reset():
             for event_id in post.event_ids():
                 first.setdefault(event_id, post.time_s)
         return first
 
-    def _take(self) -> list[_Post]:
+    def _reset(self) -> list[_Post]:
         posts, self._posts = self._posts, []
         return posts
 
 
-def _brings_events(webhook: ReceivedWebhook) -> bool:
-    """Not so a ping, nor the notice of a replay's end, which is named for the replay."""
+def _has_events(webhook: ReceivedWebhook) -> bool:
+    """Return false for pings and notifications, whose ids start with the replay's id."""
     replay_id = webhook.replay_id
     is_notice = replay_id is not None and webhook.event_id.startswith(replay_id)
     return not is_notice and not webhook.is_ping
 
 
 def _serve(control: Connection) -> None:
-    asyncio.run(_serve_until_told(control))
+    asyncio.run(_serve_until_stopped(control))
 
 
-async def _serve_until_told(control: Connection) -> None:
-    notes = _Notes()
-    answers: Mapping[str, Callable[[], object]] = {
-        each.__name__: each for each in (notes.count, notes.report, notes.arrivals)
+async def _serve_until_stopped(control: Connection) -> None:
+    posts = _ReceivedPosts()
+    calls: Mapping[str, Callable[[], object]] = {
+        each.__name__: each for each in (posts.count, posts.report, posts.arrivals)
     }
-    receivers = WebhookReceiver(on_webhook=notes.add), WebhookReceiver(), WebhookReceiver()
+    receivers = WebhookReceiver(on_webhook=posts.add), WebhookReceiver(), WebhookReceiver()
     receivers[2].answer(204, delay_s=HANG_S)
     for receiver in receivers:
         await receiver.start()
     control.send([receiver.url for receiver in receivers])
-    while (question := await asyncio.to_thread(_next_question, control)) is not None:
-        control.send(answers[question]())
+    while (name := await asyncio.to_thread(_next_call, control)) is not None:
+        control.send(calls[name]())
     for receiver in receivers:
         await receiver.stop()
 
 
-def _next_question(control: Connection) -> str | None:
+def _next_call(control: Connection) -> str | None:
     try:
-        question: str = control.recv()
+        name: str = control.recv()
     except EOFError:
         return None
-    return question
+    return name

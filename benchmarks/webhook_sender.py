@@ -1,9 +1,9 @@
-"""How fast webhooks leave one process: POSTs/s of the sender beside a bare socket and httpx.
+"""Measures the webhook sender in POSTs/s, compared with a bare socket and with httpx.
 
-A receiver in a process of its own answers 204. Every POST is signed anew, as in a replay. The
-baseline sends the same bytes back and forth on bare asyncio connections, without HTTP, so
-"of baseline" is what the sender makes of what the loop can do. Each figure is the median of
-three passes over all cases, so that a noisy neighbour meets every case alike.
+A receiver in a separate process responds with 204. Every POST gets a new signature, as in a replay.
+The baseline exchanges the same bytes on bare asyncio connections, without HTTP, so "of baseline" is
+the share of the event loop's own rate. Each figure is the median of three passes over all cases,
+so that other load on the machine affects all cases equally.
 
     python -m benchmarks.webhook_sender [SECONDS_PER_CASE]
 """
@@ -47,21 +47,21 @@ class Row(NamedTuple):
     posts_per_s: float
     cpu_us_per_post: float
     of_baseline: float | None
-    """Its share of the baseline's POSTs/s at as many in flight; None without such a baseline."""
+    """Its share of the baseline's POSTs/s with as many in flight; None without such a baseline."""
 
 
 class Case(NamedTuple):
-    """What is measured under one name."""
+    """One way to send, with a number of requests in flight."""
 
     name: str
     in_flight: int
     events_per_post: int
     run: Callable[["Peers", int, float], Coroutine[None, None, int]]
-    """Gives the POSTs done in so many seconds with so many in flight."""
+    """Returns the number of POSTs, given the number in flight and the seconds."""
 
 
 class Peers(NamedTuple):
-    """Where the other process listens."""
+    """The addresses of the other process."""
 
     fast_url: str
     slow_url: str
@@ -69,7 +69,7 @@ class Peers(NamedTuple):
 
 
 def measure(seconds: float, passes: int = PASSES) -> list[Row]:
-    """Every case, `seconds` each and `passes` times."""
+    """Measure every case for `seconds`, `passes` times."""
     samples: dict[Case, list[tuple[float, float]]] = {case: [] for case in CASES}
     with _peers() as peers:
         for _ in range(passes):
@@ -79,7 +79,7 @@ def measure(seconds: float, passes: int = PASSES) -> list[Row]:
 
 
 def _sample(case: Case, peers: Peers, seconds: float) -> tuple[float, float]:
-    """POSTs/s and CPU microseconds a POST of one pass."""
+    """Return the POSTs/s and the CPU microseconds per POST of one pass."""
     start, cpu_start = time.perf_counter(), time.process_time()
     count = asyncio.run(case.run(peers, case.in_flight, seconds))
     elapsed_s, cpu_s = time.perf_counter() - start, time.process_time() - cpu_start
@@ -101,11 +101,11 @@ def _rows(samples: dict[Case, list[tuple[float, float]]]) -> list[Row]:
 
 
 async def repeat(post: Post, in_flight: int, seconds: float) -> int:
-    """Call `post` from `in_flight` tasks until the time is over; how often it was done."""
+    """Call `post` from `in_flight` tasks for `seconds`; return the number of calls."""
     deadline = time.perf_counter() + seconds
     done = 0
 
-    async def one_after_another() -> None:
+    async def post_until_deadline() -> None:
         nonlocal done
         while time.perf_counter() < deadline:
             await post()
@@ -113,12 +113,12 @@ async def repeat(post: Post, in_flight: int, seconds: float) -> int:
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(in_flight):
-            tasks.create_task(one_after_another())
+            tasks.create_task(post_until_deadline())
     return done
 
 
 def signed_post(sender: WebhookSender, url: str, body: bytes) -> Post:
-    """What sends one event, or a batch, signed anew each time."""
+    """Return a function that signs and sends one event or batch."""
 
     async def post() -> None:
         headers = webhook_headers([SECRET], "evt_0123456789", int(time.time()), body, "rpl_1")
@@ -138,8 +138,8 @@ async def _batches(peers: Peers, in_flight: int, seconds: float) -> int:
         return await repeat(signed_post(sender, peers.fast_url, BATCH), in_flight, seconds)
 
 
-async def _beside_a_slow_one(peers: Peers, in_flight: int, seconds: float) -> int:
-    """As many POSTs as a pool takes, and as many again that wait, hang on a slow receiver."""
+async def _others_hang(peers: Peers, in_flight: int, seconds: float) -> int:
+    """Send while 128 requests hang on another receiver: a full pool, and as many waiting."""
     async with WebhookSender(Guard(allow_private=True)) as sender:
         hang = signed_post(sender, peers.slow_url, EVENT)
         stuck = [asyncio.ensure_future(hang()) for _ in range(128)]
@@ -156,8 +156,8 @@ async def _httpx(peers: Peers, in_flight: int, seconds: float) -> int:
 
         async def post() -> None:
             headers = webhook_headers([SECRET], "evt_0123456789", int(time.time()), EVENT, "rpl_1")
-            answer = await client.post(peers.fast_url, headers=headers, content=EVENT)
-            assert answer.is_success, answer
+            response = await client.post(peers.fast_url, headers=headers, content=EVENT)
+            assert response.is_success, response
 
         return await repeat(post, in_flight, seconds)
 
@@ -167,7 +167,7 @@ async def _ping_pong(peers: Peers, in_flight: int, seconds: float) -> int:
 
 
 async def ping(port: int, in_flight: int, seconds: float) -> int:
-    """POST the same bytes again and again, each when the one before is answered; how often."""
+    """Send the same request repeatedly, one per connection; return the number of POSTs."""
     loop = asyncio.get_running_loop()
     deadline = time.perf_counter() + seconds
     pings = [_Ping(deadline) for _ in range(in_flight)]
@@ -186,7 +186,7 @@ PING: Final = _ping_bytes()
 
 
 class _Ping(asyncio.Protocol):
-    """Sends a ping for every pong until its time is over."""
+    """Sends a ping for every pong until the deadline."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -208,7 +208,7 @@ class _Ping(asyncio.Protocol):
 
 
 class _Pong(asyncio.Protocol):
-    """Answers every so many bytes, without a look at them."""
+    """Responds to each complete ping by size, without parsing it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -229,7 +229,7 @@ CASES: Final[Sequence[Case]] = (
     Case("sender", 1, 1, _single_events),
     Case("sender", 16, 1, _single_events),
     Case("sender", 64, 1, _single_events),
-    Case("sender, 128 more stuck elsewhere", 16, 1, _beside_a_slow_one),
+    Case("sender, 128 others hang", 16, 1, _others_hang),
     Case("sender, batches", 1, EVENTS_IN_BATCH, _batches),
     Case("sender, batches", 16, EVENTS_IN_BATCH, _batches),
     Case("httpx", 1, 1, _httpx),
@@ -239,7 +239,7 @@ CASES: Final[Sequence[Case]] = (
 
 @contextmanager
 def _peers() -> Iterator[Peers]:
-    """The other process, gone at the end."""
+    """Run the receivers in a separate process until the end of the block."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_serve, args=(theirs,), daemon=True)
@@ -252,10 +252,10 @@ def _peers() -> Iterator[Peers]:
 
 
 def _serve(control: Connection) -> None:
-    asyncio.run(_serve_until_told(control))
+    asyncio.run(_serve_until_stopped(control))
 
 
-async def _serve_until_told(control: Connection) -> None:
+async def _serve_until_stopped(control: Connection) -> None:
     loop = asyncio.get_running_loop()
     fast, slow = WebhookReceiver(), WebhookReceiver()
     slow.answer(204, delay_s=3600)

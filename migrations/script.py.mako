@@ -10,10 +10,10 @@ depends_on = ${repr(depends_on)}
 
 
 def upgrade() -> None:
-    """Bring a database there; the code of the version before must go on working."""
+    """Upgrade a database; the code of the previous version must continue to work."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Bring it back."""
+    """Undo the upgrade."""
     ${downgrades if downgrades else "pass"}

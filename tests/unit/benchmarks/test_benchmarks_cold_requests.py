@@ -1,4 +1,4 @@
-"""A broker understands what is asked on a bare connection, and the load goes where it belongs."""
+"""Requests on a bare connection, and loads spread over several brokers."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,21 +28,21 @@ def brokers(tmp_path: Path) -> Iterator[list[RunningBroker]]:
         ]
 
 
-def test_one_broker_is_asked_for_some_topics_or_all_and_makes_none(
+def test_metadata_names_some_topics_or_all_and_creates_none(
     brokers: list[RunningBroker],
 ) -> None:
     one, other = brokers
     one.create_topic("here", 3)
     with cold_connection(one.address) as connection:
-        assert [each.name for each in connection.metadata(None).topics] == ["here"]
-        (found,) = connection.metadata(["here"]).topics
+        assert [each.name for each in connection.get_metadata(None).topics] == ["here"]
+        (found,) = connection.get_metadata(["here"]).topics
         assert [each.partition_index for each in found.partitions] == [0, 1, 2]
-        assert connection.metadata([]).topics == []
-        assert connection.metadata(["absent"]).topics[0].error_code != 0
-        assert len(connection.metadata(None).topics) == 1
-        assert connection.group_state("unknown") == "Dead"
+        assert connection.get_metadata([]).topics == []
+        assert connection.get_metadata(["absent"]).topics[0].error_code != 0
+        assert len(connection.get_metadata(None).topics) == 1
+        assert connection.get_group_state("unknown") == "Dead"
     with cold_connection(other.address) as connection:
-        assert connection.metadata(None).topics == []
+        assert connection.get_metadata(None).topics == []
 
 
 def test_each_request_of_a_spread_load_reaches_its_own_broker(
@@ -63,6 +63,6 @@ def test_each_request_of_a_spread_load_reaches_its_own_broker(
         for number, broker in enumerate(brokers)
     ]
     until(
-        lambda: fetch_spread(logs, len(batch), connections=2, seconds=0.05).answers,
-        "whole answers come, each of which is checked",
+        lambda: fetch_spread(logs, len(batch), connections=2, seconds=0.05).responses,
+        "complete responses arrive, each of which is checked",
     )

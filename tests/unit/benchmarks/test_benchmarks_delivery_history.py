@@ -1,4 +1,4 @@
-"""A history has the window's events once each, in one partition, at the times it says."""
+"""A history has each event of the window once, in one partition, at its time."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def records_of(history: History) -> list[Record]:
 
 @pytest.mark.parametrize(("share", "events"), [(1, 1_500), (SHARE, 1_000), (100, 20)])
 def test_the_window_has_its_events_once_each_and_at_their_times(share: int, events: int) -> None:
-    history = History.of(WEBHOOK, PARTITIONS, events * share + 2_000, events, share)
+    history = History.until_now(WEBHOOK, PARTITIONS, events * share + 2_000, events, share)
     window = history.window_of(events)
     deliveries = [
         record
@@ -36,7 +36,7 @@ def test_the_window_has_its_events_once_each_and_at_their_times(share: int, even
 
 
 def test_a_part_of_the_window_has_its_share() -> None:
-    history = History.of(WEBHOOK, PARTITIONS, 8_000, 1_000)
+    history = History.until_now(WEBHOOK, PARTITIONS, 8_000, 1_000)
     window = history.window_of(70)
     inside = [
         record
@@ -47,8 +47,8 @@ def test_a_part_of_the_window_has_its_share() -> None:
     assert sum(record.key == WEBHOOK.encode() for record in inside) == 70
 
 
-def test_all_records_are_as_large_and_in_the_webhooks_partition_and_in_order() -> None:
-    history = History.of(WEBHOOK, PARTITIONS, 5_000, 1_000)
+def test_all_records_have_one_size_and_one_partition_and_are_in_order() -> None:
+    history = History.until_now(WEBHOOK, PARTITIONS, 5_000, 1_000)
     records = records_of(history)
     assert len(records) == history.records == 5_000
     assert {len(record.value or b"") for record in records} == {BODY_BYTES}

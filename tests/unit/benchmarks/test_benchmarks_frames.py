@@ -1,4 +1,4 @@
-"""What the load generator sends is what the broker's decoders read."""
+"""The broker's codecs read the requests of the load generator, and it reads their responses."""
 
 from pathlib import Path
 
@@ -25,14 +25,16 @@ def test_a_produce_request_carries_its_batch_to_its_partition() -> None:
 def test_a_response_has_the_announced_size_and_the_base_offset() -> None:
     sent = encode_produce("load", batch_of(1, TIME_MS), 1, ACKS_ALL)
     request = decode_produce_request(memoryview(sent.frame), 4, len(sent.frame))
-    answer = encode_produce_response(request, [ProduceOutcome(0, 41, -1, 0)])
-    assert len(answer) == sent.answer_bytes
-    assert sent.base_offset(answer) == 41
+    response = encode_produce_response(request, [ProduceOutcome(0, 41, -1, 0)])
+    assert len(response) == sent.response_bytes
+    assert sent.base_offset(response) == 41
 
 
-def test_a_fetch_asks_at_its_offset_and_finds_the_records_of_the_answer(tmp_path: Path) -> None:
+def test_a_fetch_request_has_its_offset_and_finds_the_records_of_the_response(
+    tmp_path: Path,
+) -> None:
     frames = FetchFrames("load", 2, 65_536)
-    frame = memoryview(frames.at(1_000))
+    frame = memoryview(frames.encode_request(1_000))
     request = decode_fetch_request(frame, 4, len(frame))
     (wanted,) = request.partitions
     assert (wanted.topic, wanted.partition, wanted.fetch_offset) == ("load", 2, 1_000)
@@ -44,7 +46,7 @@ def test_a_fetch_asks_at_its_offset_and_finds_the_records_of_the_answer(tmp_path
     before, _, after = encode_fetch_response(request, [FetchOutcome(wanted, 0, 5, 0, span)])
     assert isinstance(before, bytes)
     assert isinstance(after, bytes)
-    answer = memoryview(before + batch + after)
-    found = frames.read(answer)
-    assert answer[found.records_at : found.records_at + found.records_bytes] == batch
-    assert found.first_offset(answer) == 0
+    response = memoryview(before + batch + after)
+    found = frames.find_records(response)
+    assert response[found.records_at : found.records_at + found.records_bytes] == batch
+    assert found.first_offset(response) == 0

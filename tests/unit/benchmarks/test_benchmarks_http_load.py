@@ -1,4 +1,4 @@
-"""The client that costs next to none still reads whole answers, and looks at their status."""
+"""HTTP load generator: it reads complete responses and checks their status."""
 
 import socket
 import threading
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from benchmarks.http_load import ask_for, encode
+from benchmarks.http_load import encode, send_repeatedly
 
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
+RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 
 
 @contextmanager
 def server(pieces: list[bytes]) -> Iterator[str]:
-    """Answers every request on each connection with these pieces, sent one by one."""
+    """Run a server that responds to every request with these pieces, sent one by one."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket) -> None:
@@ -40,17 +40,17 @@ def server(pieces: list[bytes]) -> Iterator[str]:
         listener.close()
 
 
-@pytest.mark.parametrize("cut", range(1, len(ANSWER)))
-def test_an_answer_is_read_whole_however_it_is_cut(cut: int) -> None:
-    with server([ANSWER[:cut], ANSWER[cut:]]) as url:
-        load = ask_for(url, encode("GET", "/", status=200), 1, 0.005)
-    assert load.answers >= 1
-    assert load.per_s == load.answers / load.seconds
+@pytest.mark.parametrize("cut", range(1, len(RESPONSE)))
+def test_a_response_is_read_completely_wherever_it_is_cut(cut: int) -> None:
+    with server([RESPONSE[:cut], RESPONSE[cut:]]) as url:
+        load = send_repeatedly(url, encode("GET", "/", status=200), 1, 0.005)
+    assert load.responses >= 1
+    assert load.per_s == load.responses / load.seconds
 
 
 def test_another_status_ends_the_measurement() -> None:
-    with server([ANSWER]) as url, pytest.raises(AssertionError, match="200 OK"):
-        ask_for(url, encode("GET", "/", status=202), 2, 0.05)
+    with server([RESPONSE]) as url, pytest.raises(AssertionError, match="200 OK"):
+        send_repeatedly(url, encode("GET", "/", status=202), 2, 0.05)
 
 
 def test_a_request_has_its_key_and_its_body() -> None:

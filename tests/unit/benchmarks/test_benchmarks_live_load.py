@@ -1,4 +1,4 @@
-"""Latencies are those of the events that are asked for, by id."""
+"""Latencies are computed for the requested events, by id."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_each_latency_is_from_publishing_to_arrival() -> None:
     assert measured == pytest.approx((50.0, 99.0, 100.0))
 
 
-def test_events_that_are_not_asked_for_do_not_count() -> None:
+def test_events_that_are_not_requested_do_not_count() -> None:
     published = {"evt_1": 1.0, "evt_2": 1.0, "evt_hanging": 1.0}
     measured = latencies(published, {"evt_1": 1.002, "evt_2": 1.004}, ["evt_1", "evt_2"])
     assert measured.p50 == pytest.approx(3.0)

@@ -1,4 +1,4 @@
-"""The receiver in another process notes what brings events, and nothing else."""
+"""The receiver in another process records POSTs with events, and no others."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def test_events_are_counted_alone_and_in_batches_with_duplicates() -> None:
         assert receiver.count() == 0
 
 
-def test_an_event_arrives_when_it_first_came() -> None:
+def test_the_arrival_of_an_event_is_its_first_one() -> None:
     with timing_receiver() as receiver:
         post(receiver.url, "evt_1", b"{}", {})
         between_s = time.monotonic()
@@ -49,7 +49,7 @@ def test_an_event_arrives_when_it_first_came() -> None:
     assert arrivals["evt_1"] < between_s < arrivals["evt_2"]
 
 
-def test_notices_of_a_replays_end_and_what_comes_to_the_blind_door_are_not_noted() -> None:
+def test_notifications_and_posts_to_the_blind_url_are_not_recorded() -> None:
     with timing_receiver() as receiver:
         post(receiver.url, f"{REPLAY}-completed", b'{"type":"replay.completed"}', {})
         post(receiver.blind_url, "evt_1", b"{}", {})
