@@ -1,4 +1,4 @@
-"""MariaDB and SQLite, as fixtures."""
+"""Fixtures of MariaDB and SQLite databases."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ BOTH: Final = ("sqlite", pytest.param("mariadb", marks=pytest.mark.processes))
 
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
-    """One MariaDB server for all tests of this process."""
+    """Yield one MariaDB server for all tests of this process."""
     require_mariadb()
     server = MariaDbServer()
     server.start(tmp_path_factory.mktemp("mariadb"))
@@ -29,13 +29,13 @@ def reused_databases(mariadb: MariaDbServer) -> ReusedDatabases:
 
 @pytest.fixture(params=BOTH)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database, once on SQLite and once on MariaDB."""
+    """Return the URL of an empty database, once on SQLite and once on MariaDB."""
     return create_database(request, tmp_path)
 
 
 @pytest.fixture(params=BOTH)
 def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database with the current tables, once on SQLite and once on MariaDB."""
+    """Return the URL of a migrated database, once on SQLite and once on MariaDB."""
     if request.param == "sqlite":
         make_migrated(sqlite_url(tmp_path))
         yield sqlite_url(tmp_path)
@@ -46,7 +46,7 @@ def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 
 def create_database(request: pytest.FixtureRequest, folder: Path) -> str:
-    """An empty database of the kind that the parameter names."""
+    """Yield the URL of an empty database of the kind that the parameter names."""
     if request.param == "sqlite":
         return sqlite_url(folder)
     server: MariaDbServer = request.getfixturevalue("mariadb")

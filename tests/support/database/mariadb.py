@@ -1,4 +1,4 @@
-"""A MariaDB server of our own: started in a temporary folder on a free port, killed at the end."""
+"""A MariaDB server in a temporary folder on a free port, killed at the end."""
 
 import itertools
 import os
@@ -13,12 +13,12 @@ import pytest
 from tests.support.processes.ports import free_port
 from tests.support.processes.waiting import DEADLINE_S
 
-# Debian keeps servers out of an ordinary user's path.
+# Debian's PATH of ordinary users has no servers.
 SERVER_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 
 
 def require_mariadb() -> None:
-    """Skip the test where no server is installed; in CI that is a failure."""
+    """Skip the test if no server is installed. In CI, fail."""
     if find_program("mariadbd") and find_program("mariadb-install-db"):
         return
     reason = "mariadbd is not installed; `make services` installs it"
@@ -28,12 +28,12 @@ def require_mariadb() -> None:
 
 
 def find_program(name: str) -> str | None:
-    """Where the program `name` is, also if only root has it in the path."""
+    """Return the path of a program, also if only root's PATH has it."""
     return shutil.which(name, path=SERVER_PATH)
 
 
 class MariaDbServer:
-    """One server process; its databases are empty until a test migrates them."""
+    """One server process. Its databases are empty until a test migrates them."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -42,9 +42,9 @@ class MariaDbServer:
         self._numbers = itertools.count(1)
 
     def start(self, folder: Path) -> None:
-        """Serve from `folder`, which is filled when it is empty; ready when this returns."""
+        """Start the server on `folder`, initialized if empty. It is ready on return."""
         self._folder = folder
-        # The path of a socket may have 107 characters: it is relative to the data folder.
+        # A socket's path is limited to 107 characters, so it is relative to the data folder.
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "mysql").exists():
             self._install()
@@ -79,7 +79,7 @@ class MariaDbServer:
             "--skip-name-resolve",
             "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=8M",
-            # What was committed outlives the server: no test takes the whole machine down.
+            # Commits survive a killed server without a flush: no test crashes the machine.
             "--innodb-flush-log-at-trx-commit=2",
             "--performance-schema=0",
             *self._user(),
@@ -111,7 +111,7 @@ class MariaDbServer:
         return pymysql.connect(host="127.0.0.1", port=self.port, user="root")
 
     def create_database(self) -> str:
-        """The SQLAlchemy URL of a new, empty database."""
+        """Create an empty database and return its SQLAlchemy URL."""
         name = f"rewind_{next(self._numbers)}"
         connection = self._connect()
         with connection.cursor() as cursor:
@@ -120,14 +120,14 @@ class MariaDbServer:
         return f"mysql+pymysql://root@127.0.0.1:{self.port}/{name}"
 
     def kill(self) -> None:
-        """End the process with no chance to write anything; `start` recovers its folder."""
+        """Kill the process. `start` recovers its folder."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """End the process in good order."""
+        """Stop the process cleanly."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()

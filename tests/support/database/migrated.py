@@ -1,4 +1,4 @@
-"""Empty databases made ready at the price of a copy: the migrations run once for each kind.
+"""Migrated databases as copies: the migrations run once for each kind of database.
 
 That migrations work is shown in tests/unit/app/store; every other test only wants their outcome.
 """
@@ -22,7 +22,7 @@ _CREATED: Final = re.compile(r"CREATE TABLE (`\w+`)")
 
 
 def make_migrated(url: str) -> None:
-    """What `migrate` makes of an empty database, which this one has to be."""
+    """Create the current tables in an empty database, as `migrate` does."""
     if url.startswith(_SQLITE):
         file = Path(url.removeprefix(_SQLITE))
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def _sqlite_file() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rewind.db"
         migrate(f"{_SQLITE}{file}")
-        # Nothing waits in a journal beside it.
+        # No data is left in a journal file.
         assert list(Path(folder).iterdir()) == [file]
         return file.read_bytes()
 
@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 @functools.cache
 def _mariadb_script(server: str) -> list[str]:
-    """The statements that make a database of this server what migrations make of it."""
+    """Return the SQL statements that create the migrated tables on this server."""
     # One server may have several addresses.
     database = f"migrated_{next(_numbers)}"
     _run(server, [f"CREATE DATABASE {database}"])
@@ -60,7 +60,7 @@ def _mariadb_script(server: str) -> list[str]:
 
 
 class ReusedDatabases:
-    """Migrated databases of one server. A test that is done leaves its own to the next one.
+    """Migrated databases of one server. A finished test's database is reused by the next test.
 
     To clear the tables costs a tenth of what it costs to create them.
     """
@@ -71,7 +71,7 @@ class ReusedDatabases:
 
     @contextmanager
     def one(self) -> Iterator[str]:
-        """A database with the rows of the migrations, for one test."""
+        """Yield a database with the rows of the migrations, for one test."""
         url = self._free.pop() if self._free else self._created()
         yield url
         _run(url, self._clearing(url))
@@ -91,7 +91,7 @@ class ReusedDatabases:
 
 
 def _statements(connection: Connection, database: str) -> list[str]:
-    # Tables that name one another are made in any order.
+    # Tables with foreign keys to each other are created in any order.
     statements = ["SET foreign_key_checks = 0"]
     for name in inspect(connection).get_table_names():
         _, statement = connection.execute(text(f"SHOW CREATE TABLE {name}")).one()

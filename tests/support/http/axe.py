@@ -21,15 +21,15 @@ from tests.support.processes.server_process import require_program
 
 VERSION: Final = "4.14.1"
 SHA256: Final = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
-"""Of the script, so that every machine checks by the same rules."""
+"""The pinned version, so that every machine checks the same rules."""
 
 DOWNLOAD_S: Final = 120
 
 RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
-"""The tags of the rules that pages are held to."""
+"""The tags of the rules that pages must satisfy."""
 
 _OF_LOOKS: Final = ("color-contrast", "target-size", "scrollable-region-focusable")
-"""The rules that colours and sizes decide; all others read the document."""
+"""The rules that depend on colours and sizes. All others depend on the document only."""
 
 _SCRIPT: Final = "package/axe.min.js"
 _RUN: Final = """rules => axe.run(
@@ -43,11 +43,11 @@ _OVERFLOW: Final = """() => {
     return all.filter(each => each.getBoundingClientRect().right > width)
         .map(each => each.outerHTML.slice(0, 100)).slice(0, 5);
 }"""
-"""What reaches out of the page on the right, if one can scroll there."""
+"""Lists elements that overflow the page to the right."""
 
 
 def assert_usable(page: Page) -> None:
-    """Fail unless the page is accessible and scrolls one way, narrow and light, wide and dark.
+    """Assert that the page is accessible and never scrolls sideways, in two sizes and themes.
 
     Leaves it wide and light.
     """
@@ -66,7 +66,7 @@ def _show(page: Page, size: tuple[int, int], scheme: Literal["light", "dark"]) -
 
 
 def assert_accessible(page: Page) -> None:
-    """Fail with a readable list unless the page, as it is shown now, breaks no rule.
+    """Assert that the page, as it is shown now, violates no rule.
 
     Skips the test where npm's registry cannot be reached.
     """
@@ -79,14 +79,14 @@ def _assert_none(page: Page, rules: Mapping[str, object]) -> None:
 
 
 def _violations(page: Page, rules: Mapping[str, object]) -> Iterator[str]:
-    # What developer tools evaluate is not held to the page's own policy.
+    # Developer tools bypass the page's content security policy.
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_require_script())
     results = page.evaluate(_RUN, rules)
     for violation in results["violations"]:
         yield f"{violation['id']} ({violation['impact']}): {violation['help']}"
         yield from (f"    {_place(node)}" for node in violation["nodes"])
-    # A colour that it cannot tell, behind a picture say, is one that a reader may not see either.
+    # An undecidable contrast, such as text on a picture, counts as a violation.
     doubts = [each for each in results["incomplete"] if each["id"] == "color-contrast"]
     unclear = [node for each in doubts for node in each["nodes"] if not _is_sign(node)]
     if unclear:
@@ -95,7 +95,7 @@ def _violations(page: Page, rules: Mapping[str, object]) -> Iterator[str]:
 
 
 def _is_sign(node: Mapping[str, Any]) -> bool:
-    """Whether it has no letters, whose contrast alone is the rule's business."""
+    """Report whether a text has no letters: the contrast rule covers letters only."""
     return any((check["data"] or {}).get("messageKey") == "nonBmp" for check in node["any"])
 
 
@@ -127,7 +127,7 @@ def _script_file() -> tuple[Path | None, str]:
 
 
 def _fetch(file: Path) -> str | None:
-    """Let npm fetch the package; why it could not. The file is there in full or not at all."""
+    """Download the package with npm and return the error. The file is created atomically."""
     with tempfile.TemporaryDirectory(dir=file.parent) as work:
         try:
             subprocess.run(

@@ -1,4 +1,4 @@
-"""Debian's chromium, driven as a person would drive it. It can reach loopback addresses only.
+"""Debian's chromium, controlled as a person would. It reaches loopback addresses only.
 
 Playwright's synchronous interface keeps a loop in the main thread as long as it runs, so a test
 that uses a browser runs no loop of its own there; `tests/integration/console` keeps to it.
@@ -30,26 +30,26 @@ LOOPBACK: Final = "127.0.0.1"
 
 WIDE: Final = (1_280, 900)
 NARROW: Final = (360, 740)
-"""A small telephone; pages are to be readable on it."""
+"""The size of a small phone."""
 
 TABS_MAX: Final = 100
 """The limit of key presses on one page."""
 
 IDLE_MAX: Final = 2
-"""One context with scripts, one without."""
+"""Whether scripts run, for the two contexts."""
 
 _OPTIONS: Final = (
     "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
     "--no-first-run",
-    # Whatever a page or the browser itself looks for elsewhere, it finds no address.
+    # Host names other than loopback do not resolve.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {LOOPBACK}",
 )
 
 
 class Chromium:
-    """One browser process, without a window. A context manager.
+    """One headless browser process. A context manager.
 
     Without the program a test is skipped, and fails in CI.
     """
@@ -81,7 +81,7 @@ class Chromium:
         dark: bool = False,
         javascript: bool = True,
     ) -> Iterator["Visitor"]:
-        """Somebody new, who knows and has nothing yet, and sees the site `origin` alone."""
+        """Yield a visitor without cookies who can open the site `origin` only."""
         kind = (origin, javascript)
         page = self._page(kind)
         page.set_viewport_size({"width": size[0], "height": size[1]})
@@ -95,7 +95,7 @@ class Chromium:
         self._keep(kind, page)
 
     def _page(self, kind: tuple[str, bool]) -> Page:
-        """The one page of a context without cookies."""
+        """Return the only page of a context without cookies."""
         for number, (idle, page) in enumerate(self._idle):
             if idle == kind:
                 del self._idle[number]
@@ -112,7 +112,7 @@ class Chromium:
         return context.new_page()
 
     def _keep(self, kind: tuple[str, bool], page: Page) -> None:
-        """Let the page serve the next visitor: a context costs as much as ten pages."""
+        """Keep the page for the next visitor: a context costs as much as ten pages."""
         page.goto("about:blank")
         page.context.clear_cookies()
         self._idle.append((kind, page))
@@ -121,7 +121,7 @@ class Chromium:
 
 
 class Visitor:
-    """Somebody at a browser, with cookies and a `page` of their own. A context manager.
+    """A visitor with separate cookies and a `page`. A context manager.
 
     At its end the test fails if the page asked anybody but its origin for anything, if one of its
     scripts failed, if the browser's console said that something was refused or missing, or if a
@@ -133,7 +133,7 @@ class Visitor:
         self._origins = {origin}
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        """Every URL that was asked for, in order."""
+        """All requested URLs, in order."""
         self._tolerated: list[str] = []
 
     def __enter__(self) -> Self:
@@ -159,15 +159,15 @@ class Visitor:
             self._assert_content()
 
     def tolerate(self, *complaints: str) -> None:
-        """Let complaints be in which one of these patterns is found."""
+        """Allow console errors that match one of these patterns."""
         self._tolerated += complaints
 
     def allow(self, origin: str) -> None:
-        """Let pages of another site be asked for as well."""
+        """Allow requests to another site."""
         self._origins.add(origin)
 
     def tab_to(self, target: Locator) -> None:
-        """Press Tab until the focus is there, as a person does who has no mouse."""
+        """Press Tab until the element has the focus."""
         for _ in range(TABS_MAX):
             self.page.keyboard.press("Tab")
             if target.evaluate("each => each === document.activeElement"):
@@ -178,7 +178,7 @@ class Visitor:
         assert outline != "none", f"the focus on {target} is invisible"
 
     def go(self, path: str) -> Response:
-        """Open a page of the site: the answer, after redirects."""
+        """Open a page of the site and return the response after redirects."""
         response = self.page.goto(path)
         assert response is not None
         return response
@@ -195,7 +195,7 @@ class Visitor:
         assert not bad, "the browser complained:\n" + "\n".join(bad)
 
     def _note_request(self, request: Request) -> None:
-        # What a document carries within itself causes no request.
+        # Data URLs cause no request.
         if not request.url.startswith("data:"):
             self.requests.append(request.url)
 
@@ -208,5 +208,5 @@ class Visitor:
 
     def _note_dialog(self, dialog: Dialog) -> None:
         self.complaints.append(f"dialogue: {dialog.message}")
-        # The page stands still until somebody answers.
+        # The page is blocked until the dialog is answered.
         dialog.dismiss()

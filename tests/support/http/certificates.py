@@ -1,4 +1,4 @@
-"""Self-signed certificates, made in this process."""
+"""Self-signed certificates for tests."""
 
 import datetime as dt
 import ipaddress
@@ -24,7 +24,7 @@ class CertificateFiles(NamedTuple):
 def self_signed(
     folder: Path, *names: str, password: str | None = None, expired: bool = False
 ) -> CertificateFiles:
-    """A certificate of some host names and addresses, valid for two days or until yesterday."""
+    """Create a certificate for host names and addresses: valid for two days, or expired."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
     now = dt.datetime.now(dt.UTC)

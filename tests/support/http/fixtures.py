@@ -1,4 +1,4 @@
-"""Certificates, as fixtures."""
+"""Fixtures of certificates."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from tests.support.http.certificates import self_signed
 
 @pytest.fixture(scope="session")
 def an_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The certificate of an authority that signed no other certificate."""
+    """Return the certificate of an authority that signed no other certificate."""
     return self_signed(tmp_path_factory.mktemp("authority"), "none.example").certificate
 
 
 @pytest.fixture
 def few_authorities(an_authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sender and client loads the authorities that the machine trusts: here, one."""
+    """Make this machine trust one authority, which every sender and client loads."""
     monkeypatch.setenv("SSL_CERT_FILE", str(an_authority))

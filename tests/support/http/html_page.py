@@ -1,4 +1,4 @@
-"""Pages as trees, so that tests can ask what is on them."""
+"""HTML pages as element trees."""
 
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -9,7 +9,7 @@ _VOID: Final = frozenset(("br", "hr", "img", "input", "link", "meta", "wbr"))
 
 
 class HtmlPage(HTMLParser):
-    """A page, all of whose elements are closed in order: what is not well-formed raises."""
+    """A parsed page. Raises if elements are not closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -44,30 +44,30 @@ class HtmlPage(HTMLParser):
             self._builder.data(data)
 
     def all(self, path: str) -> list[Element]:
-        """The elements of an XPath as ElementTree has it, such as `.//tr[@data-live-id]`."""
+        """Return the elements of an ElementTree path, such as `.//tr[@data-live-id]`."""
         return self.root.findall(path)
 
     def one(self, path: str) -> Element:
-        """The only element of a path."""
+        """Return the only element of a path."""
         found = self.all(path)
         assert len(found) == 1, f"{len(found)} elements are {path}"
         return found[0]
 
     def texts(self, path: str) -> list[str]:
-        """The text of each element of a path."""
+        """Return the text of each element of a path."""
         return [text_of(element) for element in self.all(path)]
 
     @property
     def main(self) -> str:
-        """The text of the page itself, without its frame."""
+        """Return the text of the element `main`."""
         return text_of(self.one(".//main"))
 
     def field(self, name: str) -> str:
-        """What a form of `main` holds under a name."""
+        """Return the value of a form field in `main`."""
         return value_of(self.one(f".//main//*[@name='{name}']"))
 
     def error_of(self, name: str) -> str:
-        """The error that stands beside a field, which points to it."""
+        """Return the error text that a field refers to."""
         field = self.one(f".//main//*[@name='{name}']")
         assert field.get("aria-invalid") == "true", f"{name} is not marked as wrong"
         described_by = field.get("aria-describedby", "").split()
@@ -75,12 +75,12 @@ class HtmlPage(HTMLParser):
         return " ".join(text_of(each) for each in described if "error" in each.get("class", ""))
 
     def fields(self, form: str) -> dict[str, str]:
-        """What the form at a path holds: what a browser would send, without a button pressed."""
+        """Return the values that a browser would submit for the form at a path."""
         return dict(_sent(self.one(form)))
 
 
 def text_of(element: Element) -> str:
-    """All text of an element that is not hidden, its spaces made one."""
+    """Return the visible text of an element with normalized spaces."""
     return " ".join("".join(_shown(element)).split())
 
 
@@ -94,7 +94,7 @@ def _shown(element: Element) -> Iterator[str]:
 
 
 def value_of(field: Element) -> str:
-    """What a field of a form holds."""
+    """Return the value of a form field."""
     if field.tag == "textarea":
         return "".join(field.itertext())
     if field.tag == "select":

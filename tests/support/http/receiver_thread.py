@@ -1,4 +1,4 @@
-"""A developer's webhook receiver that serves while the test does something else."""
+"""A webhook receiver on its own thread."""
 
 import asyncio
 import threading
@@ -11,12 +11,12 @@ from tests.support.processes.waiting import DEADLINE_S
 
 
 def is_event(webhook: ReceivedWebhook) -> bool:
-    """Whether it is one that was published, and not the service's own word."""
+    """Report whether a webhook is a published event and not a ping or notice."""
     return not (webhook.is_ping or webhook.event_id.startswith("rpl_"))
 
 
 class ReceiverThread:
-    """A receiver on a loop and thread of its own; `webhooks` is everything that came, in order."""
+    """A receiver on its own loop and thread. `webhooks` has all requests in order."""
 
     def __init__(self) -> None:
         self.webhooks: list[ReceivedWebhook] = []
@@ -41,7 +41,7 @@ class ReceiverThread:
 
     @property
     def taken(self) -> list[str]:
-        """The event ids that were answered well, in the order in which they came.
+        """Return the ids of accepted events in the order of arrival.
 
         Without those of pings and of notices that a replay is over.
         """
@@ -53,7 +53,7 @@ class ReceiverThread:
 
     @property
     def problems(self) -> list[str | None]:
-        """Why signatures of received webhooks are not valid."""
+        """Return the errors of invalid signatures."""
         return [
             webhook.problem
             for webhook in self.webhooks
@@ -61,7 +61,7 @@ class ReceiverThread:
         ]
 
     def expect(self, secret: str | None) -> None:
-        """Check every signature from now on; None trusts anybody."""
+        """Verify all signatures from now on. None disables the check."""
         self._receiver.secret = secret
 
     def answer(self, status: int, *, delay_s: float = 0.0, retry_after: str | None = None) -> None:

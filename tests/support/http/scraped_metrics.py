@@ -1,4 +1,4 @@
-"""What Prometheus would see."""
+"""Metrics as Prometheus scrapes them."""
 
 import urllib.request
 
@@ -6,7 +6,7 @@ from tests.support.processes.waiting import DEADLINE_S
 
 
 def scrape(port: int) -> dict[str, float]:
-    """Every sample that is served on a port of this machine, by its name with its labels."""
+    """Scrape a local port and return all samples by name and labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S) as answer:
         lines = answer.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))

@@ -1,4 +1,4 @@
-"""Apache Kafka servers of our own: real ones in KRaft mode, from the jars that Maven fetches."""
+"""Apache Kafka servers in KRaft mode, from jars that Maven downloads."""
 
 import shutil
 import subprocess
@@ -18,11 +18,11 @@ from tests.support.processes.waiting import DEADLINE_S, until
 VERSION: Final = "4.1.0"
 JAVA_LEAST: Final = 17
 TEST_TIMEOUT_S: Final = DOWNLOAD_S + 600
-"""For every test that may be the first one here."""
+"""The time limit of tests that may be the first to download the jars."""
 
 START_ATTEMPTS: Final = 10
 ADMIN: Final = "admin"
-"""The user who may do everything."""
+"""The user with all permissions."""
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -35,26 +35,26 @@ _DEPENDENCIES: Final = (
 
 
 def require_kafka() -> Path:
-    """The folder of the jars; skips the test where Maven Central cannot be reached."""
+    """Return the folder of the jars. Skip the test if Maven Central is unreachable."""
     return require_jars(f"kafka-{VERSION}", _DEPENDENCIES, java_least=JAVA_LEAST)
 
 
 @dataclass(frozen=True)
 class KafkaSecurity:
-    """What a server needs to admit only known users, over TLS."""
+    """The settings of a server that requires TLS and authentication."""
 
     key_and_certificate: Path
-    """A PEM file with both, for 127.0.0.1."""
+    """A PEM file with key and certificate for 127.0.0.1."""
 
     passwords: Mapping[str, str]
-    """Of each user, for PLAIN and both kinds of SCRAM; `ADMIN` is one of them.
+    """Passwords by user, `ADMIN` included, for PLAIN and both SCRAM mechanisms.
 
     What the others may do is for a test to say: without an ACL they may do nothing.
     """
 
 
 class KafkaServer:
-    """One server, broker and controller in one; started again, it takes the port it had.
+    """One server that is broker and controller. It keeps its port over restarts.
 
     Topics are made only by those who ask for them. A context manager: at its end the process is
     gone.
@@ -84,7 +84,7 @@ class KafkaServer:
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """How a stock client gets in, as one who may do everything."""
+        """Return the properties of a client with all permissions."""
         place = {"bootstrap.servers": self.bootstrap_servers}
         if self._security is None:
             return place
@@ -101,7 +101,7 @@ class KafkaServer:
         return (self._folder / "server.log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Serve; ready when this returns."""
+        """Start the server. It is ready on return."""
         for _ in range(START_ATTEMPTS):
             if not (self._folder / "data").exists():
                 self._prepare()
@@ -114,7 +114,7 @@ class KafkaServer:
         raise AssertionError("Apache Kafka found no free port")
 
     def kill(self) -> None:
-        """SIGKILL: what it wrote is found again by `start`."""
+        """Send SIGKILL. `start` finds the written data again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -153,7 +153,7 @@ class KafkaServer:
         return self._process is not None and self._process.poll() is None
 
     def _is_ready(self) -> bool:
-        """Whether a stock client is served."""
+        """Report whether the server answers a stock client."""
         client = AdminClient(
             {**self.client_properties, "log_level": 0, "reconnect.backoff.max.ms": 100}
         )
@@ -165,7 +165,7 @@ class KafkaServer:
     def _properties(self) -> dict[str, object]:
         port, controller_port = self._ports
         protocol = "PLAINTEXT" if self._security is None else "SASL_SSL"
-        # The controller speaks only to the broker in its own process.
+        # The controller is used only by the broker in its own process.
         protocols = f"{protocol}:{protocol},CONTROLLER:PLAINTEXT"
         return {
             "process.roles": "broker,controller",

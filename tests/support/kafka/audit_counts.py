@@ -14,7 +14,7 @@ Place = tuple[str, str, int]
 
 
 class Counts(NamedTuple):
-    """Of all topics, producers and windows, and of one tier."""
+    """Counts over all topics, producers and windows, for one tier."""
 
     published: int
     missing: int
@@ -23,11 +23,11 @@ class Counts(NamedTuple):
 
 
 def compared(values: Iterable[bytes]) -> Counts:
-    """Compare reports; all received ones count as one tier."""
+    """Compare reports. All received reports count as one tier."""
     sent: defaultdict[Place, SequenceSet] = defaultdict(SequenceSet)
     got: defaultdict[Place, SequenceSet] = defaultdict(SequenceSet)
     total = 0
-    # Two reports with the same bytes are one that was written twice.
+    # Reports with the same bytes are one report that was written twice.
     for event in map(decode, set(values)):
         if isinstance(event, PublishedReport):
             sent[event.topic, event.producer, event.window_ms].update(event.sequences)
@@ -45,7 +45,7 @@ def compared(values: Iterable[bytes]) -> Counts:
 
 
 def received(bootstrap_servers: str) -> set[tuple[str, str, int]]:
-    """Topic, producer and sequence of all that consumers reported."""
+    """Return topic, producer and sequence of all messages that consumers reported."""
     found = set[tuple[str, str, int]]()
     for event in map(decode, audit_values(bootstrap_servers)):
         assert isinstance(event, ReceivedReport)
@@ -55,7 +55,7 @@ def received(bootstrap_servers: str) -> set[tuple[str, str, int]]:
 
 
 def audit_values(bootstrap_servers: str) -> list[bytes]:
-    """All values of the topic `audit` up to its present end; none if it is not there."""
+    """Return all current values of the topic `audit`, or none if it does not exist."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

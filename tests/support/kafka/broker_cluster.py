@@ -1,4 +1,4 @@
-"""Brokers as processes of one cluster, and what each of them says of it."""
+"""Brokers as processes of one cluster, and each broker's view of it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from tests.support.kafka.raw_connection import RawConnection
 from tests.support.processes.waiting import until
 
 SESSION_S = 6.0
-"""Long enough for a machine that stalls, and as long as a test waits for a session to end."""
+"""A session timeout that busy machines keep and that tests can wait for."""
 
 NO_LEADER = -1
 METADATA_VERSION = 9
 
 
 class BrokerCluster:
-    """Brokers 1, 2, ... on one ZooKeeper; a context manager, at whose end all are gone."""
+    """Brokers 1, 2, ... on one ZooKeeper. A context manager that kills them at its end."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class BrokerCluster:
             broker.__exit__(*error)
 
     def make_broker(self, broker_id: int, folder: str | None = None) -> BrokerProcess:
-        """A broker that is not started yet; on a folder of its own unless one is named."""
+        """Create a broker without starting it. The default folder is named after the broker."""
         name = folder or f"broker-{broker_id}"
         options = (*self._options, "--broker-id", str(broker_id))
         return BrokerProcess(self._folder / name, *options, name=name)
 
     def serve(self) -> Self:
-        """Start all, and wait until each knows of the others."""
+        """Start all brokers and wait until each knows the others."""
         for broker in self.brokers.values():
             broker.serve()
         self.until_live(*self.brokers)
@@ -63,41 +63,41 @@ class BrokerCluster:
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def live_at(self, broker_id: int) -> list[int]:
-        """Who lives, if one asks this broker."""
+        """Return the ids of the live brokers according to this broker."""
         return sorted(node.node_id for node in self._metadata(broker_id, []).brokers)
 
     def address_at(self, broker_id: int, of: int) -> str | None:
-        """Where a broker is to be found, if one asks another; none where it does not live."""
+        """Return a broker's address according to another broker, or None if it is not live."""
         nodes = self._metadata(broker_id, []).brokers
         return next((f"{node.host}:{node.port}" for node in nodes if node.node_id == of), None)
 
     def until_live(self, *broker_ids: int) -> None:
-        """Wait until each of these brokers says that just these live."""
+        """Wait until each of these brokers reports exactly these as live."""
         until(
             lambda: all(self.live_at(one) == sorted(broker_ids) for one in broker_ids),
             f"{broker_ids} live",
         )
 
     def leaders_at(self, broker_id: int, topic: str) -> list[int]:
-        """The leader of each partition, if one asks this broker; empty without such a topic."""
+        """Return the leader of each partition according to this broker. Empty if unknown."""
         (found,) = self._metadata(broker_id, [topic]).topics
         by_number = {each.partition_index: each.leader_id for each in found.partitions}
         return [by_number[number] for number in range(len(by_number))]
 
     def first_leaders_at(self, broker_id: int, topic: str) -> list[int]:
-        """The leaders of a topic just made, once this broker has heard of it."""
+        """Wait until this broker knows a new topic, and return its leaders."""
         until(lambda: self.leaders_at(broker_id, topic), f"broker {broker_id} knows {topic}")
         return self.leaders_at(broker_id, topic)
 
     def until_leaders(self, topic: str, leaders: Sequence[int], *, at: Sequence[int] = ()) -> None:
-        """Wait until the partitions have these leaders at each broker, or at some."""
+        """Wait until all brokers, or some, report these leaders."""
         until(
             lambda: all(self.leaders_at(one, topic) == list(leaders) for one in at or self.brokers),
             f"{topic} is led by {leaders}",
         )
 
     def partition_led_by(self, broker_id: int, topic: str) -> int:
-        """The first partition of a broker."""
+        """Return the first partition that a broker leads."""
         return self.leaders_at(broker_id, topic).index(broker_id)
 
     @contextmanager

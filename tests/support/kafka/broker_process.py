@@ -49,12 +49,12 @@ class BrokerProcess(ServerProcess):
         super().launch()
 
     def serve(self) -> Self:
-        """Start, and wait until it is ready."""
+        """Start the process and wait until it is ready."""
         self.start("logbroker ready on ")
         return self
 
     def make_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """Create a topic; a setting is named as in Kafka, with `_` for its dots."""
+        """Create a topic. Settings have Kafka's names with `_` instead of dots."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         config = {name.replace("_", "."): value for name, value in settings.items()}
         admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(
@@ -62,7 +62,7 @@ class BrokerProcess(ServerProcess):
         )
 
     def change_topic(self, topic: str, **settings: str) -> None:
-        """Change some settings of a topic, named as for `make_topic`."""
+        """Change settings of a topic, named as for `make_topic`."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         entries = [
             ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)

@@ -1,4 +1,4 @@
-"""A stock consumer that counts for the audit, here or as a process that may be killed.
+"""A stock consumer that counts messages for the audit, in this process or in another one.
 
 As a process it reads a topic to its end, publishes its reports, prints `reported COUNT` on
 standard error, and neither commits nor ends.
@@ -19,7 +19,7 @@ POLL_S = 0.1
 
 
 class CountingConsumer:
-    """One member of a group; a context manager.
+    """One member of a group. A context manager.
 
     `servers` is where it reads, which may be behind a lossy link; `audit_servers` where it reports.
     """
@@ -32,7 +32,7 @@ class CountingConsumer:
             {
                 "bootstrap.servers": servers,
                 "group.id": tier,
-                # A member with the name of one that was killed takes its place at once.
+                # A static member replaces a killed one with the same name at once.
                 "group.instance.id": name,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -42,7 +42,7 @@ class CountingConsumer:
         )
         self._ended: set[int] = set()
         self.received = 0
-        """Messages so far, repeats included."""
+        """The number of messages so far, repeats included."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,12 +51,12 @@ class CountingConsumer:
         self._consumer.close()
 
     def join(self) -> None:
-        """Read what the group gives it from now on."""
-        # A new share is read from where the group has committed.
+        """Subscribe with the group."""
+        # A new assignment is read from the committed offsets.
         self._consumer.subscribe([self._topic], on_assign=lambda *_: self._ended.clear())
 
     def take_all(self) -> None:
-        """Read every partition from its start, without the group."""
+        """Assign every partition from its start, without the group."""
         partitions = self._consumer.list_topics(self._topic, DEADLINE_S).topics[self._topic]
         self._consumer.assign([TopicPartition(self._topic, n, 0) for n in partitions.partitions])
 
@@ -66,16 +66,16 @@ class CountingConsumer:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether it has something to read, and there was nothing more in any of it."""
+        """Report whether partitions are assigned and all are read to the end."""
         return bool(self.assigned) and self._ended >= self.assigned
 
     def read_on(self) -> None:
-        """Read what comes next, for a tenth of a second at most."""
+        """Read the next messages, for at most a tenth of a second."""
         for message in self._consumer.consume(MESSAGES_MAX, POLL_S):
             self._count(message)
 
     def read_to_end(self) -> None:
-        """Read until there is nothing more in any partition that it has."""
+        """Read all assigned partitions to the end."""
         self._ended.clear()
 
         def is_read() -> bool:
@@ -85,7 +85,7 @@ class CountingConsumer:
         until(is_read, f"{self._topic} is read to its end")
 
     def report(self) -> None:
-        """Publish what it received since its last report, acknowledged."""
+        """Publish the counts since the last report, and wait for the acknowledgement."""
         for record in self._counter.take_reports():
             self._auditing.produce(AUDIT_TOPIC, record.value, record.key)
         assert self._auditing.flush(DEADLINE_S) == 0

@@ -1,4 +1,4 @@
-"""Brokers of ours, Apache Kafka and ZooKeeper, as fixtures."""
+"""Fixtures of logbroker, Apache Kafka and ZooKeeper."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +17,8 @@ from tests.support.kafka.zookeeper import (
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker of our own on a free port, with its data in the test's folder."""
-    # No group of a test on this broker waits for a second member.
+    """Yield a logbroker process on a free port, with its data in the test's folder."""
+    # Groups have one member, so there is no reason to wait for more.
     options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
     with BrokerProcess(tmp_path / "log", *options) as broker:
         yield broker.serve()
@@ -26,14 +26,14 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """One Apache Kafka for all tests of this process, with the topics that they make in it."""
+    """Yield one Apache Kafka for all tests of this process."""
     with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedZooKeeper]:
-    """One ZooKeeper for all tests of this process; each takes a `fresh_chroot()`."""
+    """Yield one ZooKeeper for all tests of this process. Each test uses a `fresh_chroot()`."""
     require_zookeeper()
     server = SharedZooKeeper(tmp_path_factory.mktemp("zookeeper"))
     server.start()
@@ -43,7 +43,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedZooKee
 
 @pytest.fixture
 def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper that a test may kill, pause and restart."""
+    """Yield a ZooKeeper that a test may kill, pause and restart."""
     require_zookeeper()
     server = ZooKeeperServer(tmp_path / "zookeeper")
     server.start()
@@ -53,7 +53,7 @@ def own_zookeeper(tmp_path: Path) -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture
 def zookeeper_ensemble(tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
-    """Three ZooKeepers, of which a test may kill one."""
+    """Yield an ensemble of three ZooKeepers, of which a test may kill one."""
     require_zookeeper()
     ensemble = ZooKeeperEnsemble(tmp_path / "ensemble")
     ensemble.start()

@@ -1,4 +1,4 @@
-"""A program: one member of a consumer group, of any stock library, which notes all that it does.
+"""A program: a consumer group member of any stock library that records its actions.
 
 `python -m tests.support.kafka.group_member OPTIONS`, in JSON: `library`, `bootstrap_servers`,
 `group`, `topics` (or `pattern`), `notes`, and where wanted `assignor`, `session_timeout_ms`,
@@ -50,7 +50,7 @@ AIOKAFKA_ASSIGNORS = {
 
 
 class Notes:
-    """A file of lines in JSON; what is noted survives SIGKILL."""
+    """A file of JSON lines. Written lines survive SIGKILL."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -70,7 +70,7 @@ class Notes:
 
 
 class Stopping:
-    """Whether SIGTERM has come."""
+    """Report whether SIGTERM was received."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -92,7 +92,7 @@ def run_confluent(options: dict[str, Any], notes: Notes, stopping: Stopping) -> 
         "session.timeout.ms": options["session_timeout_ms"],
         "partition.assignment.strategy": options["assignor"],
         "topic.metadata.refresh.interval.ms": 1_000,
-        # A dead broker is left alone for seconds by default.
+        # By default, clients avoid a dead broker for seconds.
         "reconnect.backoff.max.ms": 500,
     }
     if options["instance_id"] is not None:
@@ -139,7 +139,7 @@ def run_confluent(options: dict[str, Any], notes: Notes, stopping: Stopping) -> 
 
 
 class KafkaPythonListener(kafka.ConsumerRebalanceListener):
-    """It is called in `poll`, before which everything was committed."""
+    """Called in `poll`, after everything is committed."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -173,7 +173,7 @@ def run_kafka_python(options: dict[str, Any], notes: Notes, stopping: Stopping) 
     )
     listener = KafkaPythonListener(notes)
     if options["pattern"] is None:
-        # A leader that assigns while it learns of the topics assigns nothing, and does not notice.
+        # A leader that does not know the topics yet assigns no partitions, without an error.
         for topic in options["topics"]:
             consumer.partitions_for_topic(topic)
         consumer.subscribe(topics=options["topics"], listener=listener)

@@ -1,4 +1,4 @@
-"""What the members of a consumer group own and read, and the promise that no two own the same.
+"""Records what group members own and read, and checks that no two own a partition.
 
 Each member is a process, so that it can be killed; it notes what it does with the time of the
 monotonic clock, which all processes of a machine share.
@@ -21,13 +21,13 @@ from tests.support.processes.waiting import DEADLINE_S, until
 MEMBER = "tests.support.kafka.group_member"
 
 SESSION_TIMEOUT_MS = 30_000
-"""So long that a machine which is busy with other tests costs no member its place."""
+"""A session timeout that members keep on a busy machine."""
 
 Place = tuple[str, int]
 
 
 class Ownership(NamedTuple):
-    """A member had a partition from one time to another; for good, if it still has it."""
+    """The time for which a member owned a partition. Unbounded if it still owns it."""
 
     start_s: float
     end_s: float
@@ -35,7 +35,7 @@ class Ownership(NamedTuple):
 
 
 class GroupMember(ServerProcess):
-    """A process that is, or was, a member; `name` is its client id."""
+    """The process of a present or former member. `name` is its client id."""
 
     def __init__(self, name: str, folder: Path, options: dict[str, Any]) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class GroupMember(ServerProcess):
         self._ended_s = min(self._ended_s, time.monotonic())
 
     def leave(self) -> None:
-        """Have it close its consumer, and wait for its end."""
+        """Close the consumer and wait for the process to end."""
         assert self.stop() == 0, self.said
         self._ended_s = time.monotonic()
 
@@ -59,7 +59,7 @@ class GroupMember(ServerProcess):
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """What it noted, the oldest first; a line that is not yet whole is left out."""
+        """Return the recorded actions, oldest first, without an incomplete last line."""
         if not self._notes.exists():
             return []
         lines = self._notes.read_text().split("\n")[:-1]
@@ -67,27 +67,27 @@ class GroupMember(ServerProcess):
 
     @property
     def values(self) -> list[str]:
-        """Every value that it read, in its order."""
+        """Return all values that the member read, in order."""
         return [note["value"] for note in self.notes if note["kind"] == "read"]
 
     @property
     def assignments(self) -> int:
-        """How often it was assigned something."""
+        """Return the number of assignments."""
         return sum(note["kind"] == "assigned" for note in self.notes)
 
     def has_now(self) -> list[Place]:
-        """Its partitions, if it runs."""
+        """Return the member's partitions if it runs."""
         times = self.ownerships().items() if self.is_running else ()
         return sorted(place for place, each in times if each[-1].end_s == math.inf)
 
     def ownerships(self) -> dict[Place, list[Ownership]]:
-        """For each partition, when it was this member's."""
+        """Return the times for which the member owned each partition."""
         found: dict[Place, list[Ownership]] = defaultdict(list)
         since: dict[Place, float] = {}
         for note in self.notes:
             if note["kind"] == "assigned":
                 for place in note["partitions"]:
-                    # A client that keeps a partition is assigned it again.
+                    # A client that keeps a partition gets it in the next assignment again.
                     since.setdefault(tuple(place), note["at_s"])
             elif note["kind"] in ("given up", "closing"):
                 gone = since if note["kind"] == "closing" else map(tuple, note["partitions"])
@@ -101,7 +101,7 @@ class GroupMember(ServerProcess):
 
 
 class GroupRecorder:
-    """All members of one group, of any stock library, those that are gone included.
+    """All members of one group, of any stock library, also former ones.
 
     A context manager: at its end every member is killed.
     """
@@ -130,7 +130,7 @@ class GroupRecorder:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         instance_id: str | None = None,
     ) -> GroupMember:
-        """Start one more member, and do not wait until it has joined."""
+        """Start another member without waiting until it has joined."""
         name = name or f"{library}-{len(self.members)}"
         options = {
             "library": library,
@@ -148,7 +148,7 @@ class GroupRecorder:
         return member
 
     def owners(self) -> dict[Place, set[str]]:
-        """Who has each partition now, of those that run."""
+        """Return the running owner of each partition."""
         found: dict[Place, set[str]] = defaultdict(set)
         for member in self.members.values():
             for place in member.has_now():
@@ -156,7 +156,7 @@ class GroupRecorder:
         return found
 
     def until_shared(self, places: Collection[Place], *members: GroupMember) -> None:
-        """Wait until these members, and each of them, have these partitions, and nothing more."""
+        """Wait until these members own exactly these partitions, and each owns at least one."""
         names = {member.name for member in members}
 
         def is_shared() -> bool:
@@ -170,7 +170,7 @@ class GroupRecorder:
         self._until(is_shared, f"{sorted(names)} share {sorted(places)}")
 
     def until_read(self, values: Iterable[str]) -> None:
-        """Wait until each of these was read by some member."""
+        """Wait until some member has read each of these values."""
         wanted = set(values)
         self._until(lambda: wanted <= self.read_values(), f"{len(wanted)} values are read")
 
@@ -178,7 +178,7 @@ class GroupRecorder:
         return {value for member in self.members.values() for value in member.values}
 
     def check(self) -> None:
-        """Fail if two members had one partition at once, or one read what it did not have."""
+        """Assert that partitions had one owner at a time, and that only owners read them."""
         everything: dict[Place, list[Ownership]] = defaultdict(list)
         for member in self.members.values():
             own = member.ownerships()
@@ -203,7 +203,7 @@ class GroupRecorder:
 
 
 def send(bootstrap_servers: str, topic: str, values: Iterable[str], partitions: int) -> None:
-    """Send values to all partitions in turn, with acks=all."""
+    """Send values to all partitions in turn with acks=all."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all"})
     errors: list[Any] = []
     for number, value in enumerate(values):

@@ -13,7 +13,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def logbroker_command(bootstrap_servers: str, *beginning: str) -> Run:
-    """What runs `logbroker BEGINNING ARGUMENTS` as a process, and waits for it."""
+    """Return a function that runs `logbroker BEGINNING ARGUMENTS` and waits for its end."""
     environment = {**os.environ, "LOGBROKER_BOOTSTRAP_SERVERS": bootstrap_servers}
 
     def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

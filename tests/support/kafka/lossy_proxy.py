@@ -1,4 +1,4 @@
-"""A way between clients and a broker on which single records get lost, and nothing else does.
+"""A proxy between clients and a broker that drops single records.
 
 It sits between the two and speaks their protocol: addresses in the answers of the broker are
 replaced by its own, so that its clients stay behind it, and records are taken out of the answers
@@ -46,7 +46,7 @@ RESPONSES: dict[ApiKey, type[ApiMessage]] = {
 
 
 class Place(NamedTuple):
-    """Where a record lies."""
+    """The position of a record."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 class LossyLink:
-    """Passes everything on between those who connect to `port` and a broker, but some records.
+    """Forwards everything between clients of `port` and a broker, except some records.
 
     `loses` says of a place whether its record never arrives; it says the same whenever it is asked.
     A context manager: at its end every connection is closed.
@@ -66,7 +66,7 @@ class LossyLink:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.lost: dict[Place, Record] = {}
-        """Every record that did not arrive."""
+        """All dropped records."""
         self._topics: dict[UUID, str] = {}
         self._sockets: set[socket.socket] = set()
         self._changing = Lock()
@@ -82,7 +82,7 @@ class LossyLink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone would not wake the thread that accepts.
+        # `close` does not wake the accepting thread.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()
         self._listener.close()
@@ -135,7 +135,7 @@ class LossyLink:
 
     @contextlib.contextmanager
     def _closing(self, source: socket.socket, sink: socket.socket) -> Iterator[None]:
-        """Close `source` behind the last of its frames, and let `sink`'s thread find its end."""
+        """Close `source` after the block and shut down `sink`, which ends its thread."""
         with contextlib.suppress(OSError):
             yield
         with self._changing:
@@ -145,13 +145,13 @@ class LossyLink:
             source.close()
 
     def _changed(self, header: RequestHeader, frame: bytes) -> bytes:
-        """The answer as the client gets it, size prefix included."""
+        """Return the response for the client, size prefix included."""
         unchanged = SIZE.pack(len(frame)) + frame
         if header.api_key not in RESPONSES:
             return unchanged
         response = RESPONSES[ApiKey(header.api_key)]
         message = response.decode(frame, version=header.api_version, header=True)
-        # What is decoded has a header in the way, which encoding stumbles over.
+        # Decoded messages have a header that `encode` cannot handle.
         message._header = None
         if header.api_key == ApiKey.FETCH:
             return encode_message(header, message) if self._lose(message) else unchanged
@@ -168,7 +168,7 @@ class LossyLink:
                 broker.host, broker.port = "127.0.0.1", self.port
 
     def _lose(self, message: Any) -> bool:
-        """Take records out of a Fetch answer; whether there was one to take out."""
+        """Drop records from a Fetch response. Return whether any record was dropped."""
         is_changed = False
         for topic in message.responses:
             name = topic.topic or self._topics[topic.topic_id]
@@ -185,7 +185,7 @@ class LossyLink:
     def _lighter(
         self, topic: str, partition: int, header: BatchHeader, batch: bytes
     ) -> tuple[bytes, bool]:
-        """A batch without what it loses, and whether it loses anything."""
+        """Return a batch without the dropped records, and whether any record was dropped."""
         offsets = range(header.base_offset, header.next_offset)
         unlucky = {each for each in offsets if self._loses(Place(topic, partition, each))}
         if not unlucky:
@@ -200,7 +200,7 @@ class LossyLink:
 
 
 def _frames(connection: socket.socket) -> Iterator[bytes]:
-    """What comes in, frame by frame, without their sizes; until the other side closes."""
+    """Yield received frames without their size prefixes until the peer closes."""
     with connection.makefile("rb") as stream:
         while size := stream.read(SIZE.size):
             (length,) = SIZE.unpack(size)
@@ -211,7 +211,7 @@ def _frames(connection: socket.socket) -> Iterator[bytes]:
 
 
 def _raw_records(header: BatchHeader, batch: bytes) -> Iterator[bytes]:
-    """The bytes of each record, with its length before it."""
+    """Yield the bytes of each record with its length prefix."""
     data = decompress(Codec(header.compression), batch[HEADER_BYTES:], RECORDS_BYTES_MAX)
     position = 0
     while position < len(data):
@@ -221,7 +221,7 @@ def _raw_records(header: BatchHeader, batch: bytes) -> Iterator[bytes]:
 
 
 def _sealed(header: BatchHeader, records: list[bytes]) -> bytes:
-    """A batch of these records, uncompressed, at the offsets that the header has."""
+    """Return an uncompressed batch of these records with the header's offsets."""
     body = b"".join(records)
     header = header._replace(
         batch_length=HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body),

@@ -1,4 +1,4 @@
-"""Two brokers, mirrors between them as processes, and what lies at either end."""
+"""Two brokers, mirror processes between them, and the records at both ends."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,16 +17,16 @@ from tests.support.processes.waiting import DEADLINE_S, until
 READY: Final = "logbroker mirror ready"
 
 SESSION_MS: Final = 3_000
-"""The successor of a killed mirror waits for as long."""
+"""The session timeout. The successor of a killed mirror waits for it."""
 
 LONG_SESSION_MS: Final = 60_000
-"""Of a mirror that is to keep its partitions, however busy the machine is."""
+"""The session timeout of a mirror that must keep its partitions on a busy machine."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """All that there is to a record."""
+    """A record with all its fields."""
 
     partition: int
     time_ms: int
@@ -36,13 +36,13 @@ class Record(NamedTuple):
 
 
 class ClusterClient:
-    """Writes and reads whole records; a context manager."""
+    """Writes and reads records with all fields. A context manager."""
 
     def __init__(self, servers: str, **settings: Any) -> None:
         self.servers = servers
         settings |= {"bootstrap.servers": servers, "log_level": 0}
         self.admin = AdminClient(settings)
-        # Without it, a request that is tried again comes behind those after it.
+        # Without idempotence, a retried request is stored after later ones.
         self._producer = Producer(settings | {"enable.idempotence": True})
         self._settings = settings
 
@@ -67,7 +67,7 @@ class ClusterClient:
         assert not any(errors), errors[:3]
 
     def read(self, topic: str) -> list[list[Record]]:
-        """All records that there are now, by partition."""
+        """Return all current records by partition."""
         with closing(self._reader()) as reader:
             ends = self._ends(reader, topic)
             found: list[list[Record]] = [[] for _ in ends]
@@ -137,7 +137,7 @@ class MirrorProcess(ServerProcess):
         return self
 
     def metrics(self, name: str) -> Mapping[str, float]:
-        """What is counted under a name, by its labels as they are written."""
+        """Return a metric's samples by their labels."""
         found: defaultdict[str, float] = defaultdict(float)
         for sample, value in scrape(self._port).items():
             full, _, labels = sample.partition("{")
@@ -146,7 +146,7 @@ class MirrorProcess(ServerProcess):
         return found
 
     def metric(self, name: str, **labels: object) -> float:
-        """A sum over all samples with these labels."""
+        """Return the sum of all samples with these labels."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         return sum(
             value
@@ -156,12 +156,12 @@ class MirrorProcess(ServerProcess):
 
 
 def until_copied(client: ClusterClient, topic: str, count: int) -> None:
-    """Wait until a topic has so many records, or more."""
+    """Wait until a topic has at least `count` records."""
     until(lambda: sum(client.ends(topic)) >= count, f"{topic} has {count} records")
 
 
 def without_repeats(values: Sequence[bytes]) -> list[bytes]:
-    """The values in the order of their first coming."""
+    """Return the unique values in the order of first arrival."""
     return list(dict.fromkeys(values))
 
 

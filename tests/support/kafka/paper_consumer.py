@@ -1,4 +1,4 @@
-"""A program: one consumer of the paper's, which notes each message that it is handed.
+"""A program: one consumer connector that records each received message.
 
 `python -m tests.support.kafka.paper_consumer OPTIONS`, in JSON: the arguments of
 `ConsumerConnector`, `streams`, `notes`, and `stop_after`, a number of messages after which it
@@ -17,7 +17,7 @@ from logbroker.consumer import ConsumerConnector, MessageStream
 
 
 class Notes:
-    """The file of what was handed out, one line each; what is noted survives SIGKILL."""
+    """A file with a line per received message. Written lines survive SIGKILL."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -1,4 +1,4 @@
-"""Consumers of the paper's as processes, and what must hold of all that they were handed."""
+"""Consumer connectors as processes, and checks of the messages that they received."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ PROGRAM = "tests.support.kafka.paper_consumer"
 
 
 class Handed(NamedTuple):
-    """One message as a consumer noted it; `owner` names one claim of one stream."""
+    """One message that a consumer recorded. `owner` names one claim of one stream."""
 
     noted_ns: int
     owner: tuple[str, int, int]
@@ -28,7 +28,7 @@ class Handed(NamedTuple):
 
 
 class PaperConsumer(ServerProcess):
-    """A process that reads a topic and notes what it is handed."""
+    """A process that reads a topic and records the messages."""
 
     def __init__(
         self,
@@ -50,25 +50,25 @@ class PaperConsumer(ServerProcess):
         super().__init__(["-m", PROGRAM, json.dumps(given)], folder / f"{name}.log")
 
     def join(self) -> None:
-        """Start, and wait until it has tried to claim its share."""
+        """Start the process and wait until it has tried to claim partitions."""
         self.start("consumer ready")
 
     def leave(self) -> None:
-        """Have it shut down in order."""
+        """Shut down the process cleanly."""
         self.close_stdin()
         assert self.wait() == 0, self.said
 
     def until_stopped(self) -> None:
-        """Wait until it has stopped itself."""
+        """Wait until the process has stopped itself."""
         until(lambda: self._state() == "T", "the consumer has stopped itself")
 
     @property
     def handed(self) -> list[Handed]:
-        """What it was handed so far, in the order of each stream."""
+        """Return the messages received so far, in the order of each stream."""
         if not self._notes.exists():
             return []
         found = []
-        # A line that is being written has no end yet.
+        # The last line may be incomplete.
         for line in self._notes.read_text().split("\n")[:-1]:
             noted_ns, stream, share, partition, offset, value = json.loads(line)
             found.append(Handed(noted_ns, (self.name, stream, share), partition, offset, value))
@@ -76,7 +76,7 @@ class PaperConsumer(ServerProcess):
 
 
 class Flow:
-    """Messages with values of their own that are sent without end, to partitions at random.
+    """Sends messages with unique values to random partitions until it is stopped.
 
     A context manager: at its end it stops, and all that it sent is acknowledged.
     """
@@ -112,13 +112,13 @@ class Flow:
 
 
 def make_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
-    """A new topic, with every partition on one broker."""
+    """Create a topic with all partitions on one broker."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(DEADLINE_S)
 
 
 def until_handed(wanted: Iterable[str], consumers: Iterable[PaperConsumer]) -> None:
-    """Wait until the values were handed out, to whichever of the consumers."""
+    """Wait until the consumers have received the values."""
     missing = set(wanted)
     everybody = list(consumers)
 
@@ -130,12 +130,12 @@ def until_handed(wanted: Iterable[str], consumers: Iterable[PaperConsumer]) -> N
 
 
 def values(consumers: Iterable[PaperConsumer]) -> set[str]:
-    """All different values that the consumers were handed."""
+    """Return all different values that the consumers received."""
     return {each.value for consumer in consumers for each in consumer.handed}
 
 
 def check_deliveries(consumers: Iterable[PaperConsumer]) -> None:
-    """What a group promises, of every partition.
+    """Assert the guarantees of a group for every partition.
 
     Every owner is handed it in order and without a gap, from where owners before it had got to
     or earlier, and never from before where those began; and it is handed to one owner at a time.

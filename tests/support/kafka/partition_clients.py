@@ -1,4 +1,4 @@
-"""The stock libraries on topics of many partitions, each reached at whichever broker has it."""
+"""Stock clients for topics whose partitions are on several brokers."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class ConfluentPartitions:
         self._bootstrap = {"bootstrap.servers": bootstrap_servers}
 
     def produce(self, topic: str, values: Mapping[int, Sequence[bytes]]) -> None:
-        """Send with acks=all, and wait for every acknowledgement."""
+        """Send with acks=all and wait for all acknowledgements."""
         producer = Producer(self._bootstrap | {"acks": "all"})
         errors: list[Any] = []
         for partition, each in values.items():
@@ -38,7 +38,7 @@ class ConfluentPartitions:
         assert not any(errors), errors
 
     def read(self, topic: str, counts: Mapping[int, int]) -> Values:
-        """So many values of each partition, from its beginning."""
+        """Return the first values of each partition."""
         found: Values = {partition: [] for partition in counts}
         settings = {"group.id": "unused", "enable.auto.commit": False}
         with closing(Consumer(self._bootstrap | settings)) as consumer:
@@ -54,7 +54,7 @@ class ConfluentPartitions:
         return found
 
     def read_to_end(self, topic: str, partition: int) -> list[bytes]:
-        """All that one partition holds now."""
+        """Return all current values of a partition."""
         settings = {"group.id": "unused", "enable.auto.commit": False}
         with closing(Consumer(self._bootstrap | settings)) as consumer:
             place = TopicPartition(topic, partition)

@@ -1,4 +1,4 @@
-"""The Kafka protocol over a bare socket: what a request looks like is kafka-python's word."""
+"""The Kafka protocol over a bare socket, encoded by kafka-python."""
 
 import select
 import socket
@@ -18,7 +18,7 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
 class RawConnection:
-    """One connection on which requests may be pipelined, cut, or be no requests at all."""
+    """One connection for pipelined, truncated or invalid requests."""
 
     def __init__(self, bootstrap_servers: str, *, receive_buffer_bytes: int | None = None) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
@@ -36,25 +36,25 @@ class RawConnection:
         self.socket.close()
 
     def encode(self, request: Any, version: int) -> bytes:
-        """A whole frame with the next correlation id."""
+        """Return a complete frame with the next correlation id."""
         self._correlation_id += 1
         request.API_VERSION = version
         request.with_header(self._correlation_id, "raw")
         return bytes(request.encode(version=version, header=True, framed=True))
 
     def send(self, request: Any, version: int) -> int:
-        """Send and do not wait: the correlation id."""
+        """Send without waiting, and return the correlation id."""
         self.socket.sendall(self.encode(request, version))
         return self._correlation_id
 
     def receive(self, response: Any, version: int) -> tuple[int, Any]:
-        """The next answer, read as a `response`, with its correlation id."""
+        """Return the next response, decoded as `response`, with its correlation id."""
         frame = self.receive_frame()
         message = response.decode(frame, version=version, header=True)
         return message.header.correlation_id, message
 
     def ask(self, request: Any, response: Any, version: int) -> Any:
-        """Send, and wait for the answer to just this request."""
+        """Send a request and return its response."""
         sent = self.send(request, version)
         correlation_id, message = self.receive(response, version)
         assert correlation_id == sent
@@ -65,11 +65,11 @@ class RawConnection:
         return self._receive_exactly(size)
 
     def is_readable(self) -> bool:
-        """Whether unread bytes have arrived, or the connection is closed."""
+        """Report whether unread bytes have arrived or the connection is closed."""
         return bool(select.select([self.socket], [], [], 0)[0])
 
     def until_closed(self) -> None:
-        """Wait for the broker to close this connection; anything it still sends is a failure."""
+        """Wait until the broker closes this connection, and assert that it sends nothing more."""
         try:
             assert self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -84,11 +84,11 @@ class RawConnection:
         partition: int = 0,
         version: int = PRODUCE_VERSION,
     ) -> int:
-        """Send one batch and do not wait: the correlation id."""
+        """Send one batch without waiting, and return the correlation id."""
         return self.send(produce_request(topic, batch, acks=acks, partition=partition), version)
 
     def produced(self, *, version: int = PRODUCE_VERSION) -> tuple[int, int, int]:
-        """The next answer to a `produce`: correlation id, error code and base offset."""
+        """Return the next Produce response: correlation id, error code and base offset."""
         correlation_id, answer = self.receive(ProduceResponse, version)
         ((partition,),) = [topic.partition_responses for topic in answer.responses]
         return correlation_id, partition.error_code, partition.base_offset
@@ -96,14 +96,14 @@ class RawConnection:
     def fetch(
         self, topic: str, offset: int, *, min_bytes: int = 1, max_wait_ms: int = 0, **limits: int
     ) -> int:
-        """Ask for a partition from `offset` and do not wait: the correlation id."""
+        """Send a Fetch request without waiting, and return the correlation id."""
         request = fetch_request(
             topic, offset, min_bytes=min_bytes, max_wait_ms=max_wait_ms, **limits
         )
         return self.send(request, FETCH_VERSION)
 
     def fetched(self) -> "Fetched":
-        """The next answer to a `fetch`."""
+        """Return the next Fetch response."""
         _, answer = self.receive(FetchResponse, FETCH_VERSION)
         ((partition,),) = [topic.partitions for topic in answer.responses]
         return Fetched(partition.error_code, partition.high_watermark, partition.records)
@@ -119,7 +119,7 @@ class RawConnection:
 
 
 class Fetched:
-    """One partition of a fetch answer."""
+    """One partition of a Fetch response."""
 
     def __init__(self, error_code: int, high_watermark: int, records: bytes | None) -> None:
         self.error_code = error_code
@@ -140,7 +140,7 @@ class Fetched:
 
 
 def batch_of(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **fields: Any) -> bytes:
-    """One batch that holds these values."""
+    """Return one batch with these values."""
     return encode_batch([NewRecord(timestamp_ms, None, value) for value in values], **fields)
 
 

@@ -1,4 +1,4 @@
-"""A member of a consumer group without a client: each request as its sender wants it."""
+"""A consumer group member that sends single requests without a client library."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -21,7 +21,7 @@ from kafka.protocol.consumer.group import (
 from tests.support.kafka.raw_connection import RawConnection
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH = 7, 5, 4, 3, 8, 7
-"""Versions that are used where a test does not name one."""
+"""The versions of requests unless a test names one."""
 
 NONE = 0
 OFFSET_METADATA_TOO_LARGE = 12
@@ -49,7 +49,7 @@ SESSION_TIMEOUT_MS = 60_000
 
 
 class RawMember:
-    """One connection, and what its member knows of itself; a context manager."""
+    """One connection and its member's state. A context manager."""
 
     def __init__(
         self, bootstrap_servers: str, group: str = "group", instance_id: str | None = None
@@ -67,7 +67,7 @@ class RawMember:
         self.connection.socket.close()
 
     def send_join(self, version: int = JOIN, **fields: Any) -> None:
-        """Ask to join, and do not wait."""
+        """Send a JoinGroup request without waiting."""
         protocols = fields.pop("protocols", RANGE)
         request = JoinGroupRequest(
             group_id=fields.pop("group", self.group),
@@ -85,7 +85,7 @@ class RawMember:
         self.connection.send(request, version)
 
     def joined(self, version: int = JOIN) -> Any:
-        """The next answer, to a `send_join`; the member takes what it contains."""
+        """Return the next JoinGroup response and update the member's state from it."""
         _, answer = self.connection.receive(JoinGroupResponse, version)
         if answer.error_code in (NONE, MEMBER_ID_REQUIRED):
             self.member_id = answer.member_id
@@ -94,7 +94,7 @@ class RawMember:
         return answer
 
     def join(self, version: int = JOIN, **fields: Any) -> Any:
-        """Join, in two steps where the broker wants it so: the answer."""
+        """Join, in two steps if the broker requires it, and return the response."""
         self.send_join(version, **fields)
         answer = self.joined(version)
         if answer.error_code == MEMBER_ID_REQUIRED:
@@ -130,7 +130,7 @@ class RawMember:
         return self.synced(version)
 
     def heartbeat(self, version: int = HEARTBEAT, **fields: Any) -> int:
-        """The error code of a heartbeat."""
+        """Send a heartbeat and return the error code."""
         request = HeartbeatRequest(
             group_id=fields.pop("group", self.group),
             generation_id=fields.pop("generation", self.generation),
@@ -156,7 +156,7 @@ class RawMember:
         return self.connection.ask(request, LeaveGroupResponse, version)
 
     def stable(self) -> Self:
-        """Join alone, lead, and take everything."""
+        """Join as the only member and assign all partitions to it."""
         assert self.join().error_code == NONE
         assert self.sync({self.member_id: b"everything"}).error_code == NONE
         return self
@@ -164,7 +164,7 @@ class RawMember:
     def send_commit(
         self, offsets: Mapping[tuple[str, int], int], version: int = COMMIT, **fields: Any
     ) -> None:
-        """Ask to commit, and do not wait."""
+        """Send an OffsetCommit request without waiting."""
         metadata, epoch = fields.pop("metadata", ""), fields.pop("leader_epoch", -1)
         request = OffsetCommitRequest(
             group_id=fields.pop("group", self.group),
@@ -191,7 +191,7 @@ class RawMember:
         self.connection.send(request, version)
 
     def committed_codes(self, version: int = COMMIT) -> dict[tuple[str, int], int]:
-        """The next answer, to a `send_commit`: the error code of each place."""
+        """Return the error codes of the next OffsetCommit response by partition."""
         _, answer = self.connection.receive(OffsetCommitResponse, version)
         return {
             (topic.name, each.partition_index): each.error_code
@@ -202,7 +202,7 @@ class RawMember:
     def commit(
         self, offsets: Mapping[tuple[str, int], int], version: int = COMMIT, **fields: Any
     ) -> dict[tuple[str, int], int]:
-        """Commit offsets: the error code of each place."""
+        """Commit offsets and return the error codes by partition."""
         self.send_commit(offsets, version, **fields)
         return self.committed_codes(version)
 
@@ -212,7 +212,7 @@ class RawMember:
         version: int = FETCH,
         group: str | None = None,
     ) -> Any:
-        """Ask for committed offsets in the way of one group; none asks for all."""
+        """Send an OffsetFetch request for one group. None requests all partitions."""
         wanted = None
         if topics is not None:
             wanted = [
@@ -232,7 +232,7 @@ class RawMember:
 
 
 def offsets_in(topics: Iterable[Any]) -> dict[tuple[str, int], int]:
-    """The offsets of an OffsetFetch answer."""
+    """Return the offsets of an OffsetFetch response."""
     return {
         (topic.name, each.partition_index): each.committed_offset
         for topic in topics

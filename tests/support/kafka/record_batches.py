@@ -25,7 +25,7 @@ RawHeaders = tuple[tuple[bytes | None, bytes | None], ...]
 
 
 class LogRecord(NamedTuple):
-    """A record by its place in its batch."""
+    """A record with its position in the batch."""
 
     offset_delta: int
     timestamp_delta: int
@@ -65,7 +65,7 @@ def batch_of(
     codec: Codec = Codec.NONE,
     **fields: int,
 ) -> bytes:
-    """A batch with `records`, which may leave offsets out, and other `fields` of the header."""
+    """Return a batch with `records`, which may skip offsets, and `fields` of the header."""
     if last_offset_delta is None:
         last_offset_delta = records[-1].offset_delta
     plain = b"".join(framed(record_body(record)) for record in records)
@@ -81,12 +81,12 @@ def batch_of(
 def batch_around(
     plain: bytes, *, codec: Codec = Codec.NONE, flags: int = 0, **fields: int
 ) -> bytes:
-    """A batch whose records are the bytes `plain`, whatever they are; its CRC is right."""
+    """Return a batch with arbitrary bytes as its records and a correct CRC."""
     return batch_packed(compress(codec, plain), attributes=codec | flags, **fields)
 
 
 def batch_packed(packed: bytes, **fields: int) -> bytes:
-    """A batch that has `packed` after its header."""
+    """Return a batch with the bytes `packed` after its header."""
     header = BatchHeader(
         base_offset=0,
         batch_length=HEADER_BYTES - LENGTH_PREFIX_BYTES + len(packed),
@@ -107,7 +107,7 @@ def batch_packed(packed: bytes, **fields: int) -> bytes:
 
 
 def marker(base_offset: int, producer_id: int, kind: int) -> bytes:
-    """The batch by which a transaction ends; `kind` is ABORT or COMMIT."""
+    """Return the control batch of a transaction's end. `kind` is ABORT or COMMIT."""
     record = LogRecord(0, 0, kind.to_bytes(4, "big"), bytes(6))
     return batch_of(
         [record],

@@ -1,4 +1,4 @@
-"""A broker of one topic whose answers a test writes; what they look like is kafka-python's word."""
+"""A broker of one topic with scripted responses, encoded by kafka-python."""
 
 import contextlib
 import socket
@@ -39,11 +39,11 @@ _Partition: Final = FetchResponse.FetchableTopicResponse.PartitionData
 
 Frame = bytes
 Change = Callable[[Frame], bytes | None]
-"""What is sent instead of a frame, after which the connection is closed; None: nothing, ever."""
+"""The bytes to send instead of a frame before closing. None sends nothing and stays open."""
 
 
 class Asked(NamedTuple):
-    """A Fetch that came, of one partition."""
+    """A received Fetch request of one partition."""
 
     version: int
     offset: int
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
 
 
 class ScriptedBroker:
-    """Partition 0 of `TOPIC` with a few batches; a context manager, at whose end all is closed.
+    """Partition 0 of `TOPIC` with a few batches. A context manager.
 
     The next Fetch answers take fields of the partition from `fetches`, besides `throttle_time_ms`,
     `answer_error_code`, and `is_empty` for one that lists no partition; the later ones say what
@@ -90,7 +90,7 @@ class ScriptedBroker:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        # Closing alone would not wake the thread that accepts.
+        # `close` does not wake the accepting thread.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()
         self._listener.close()
@@ -106,7 +106,7 @@ class ScriptedBroker:
 
     @property
     def properties(self) -> dict[str, str]:
-        """How a client finds this broker, and is quick to try again."""
+        """Return a client's properties for this broker, with short retry pauses."""
         return {"bootstrap.servers": f"127.0.0.1:{self.port}", "retry.backoff.ms": "1"}
 
     def _accept(self) -> None:
@@ -238,7 +238,7 @@ class ScriptedBroker:
         )
 
     def _fetched(self, offset: int) -> dict[str, Any]:
-        """One batch at a time, so that there is always another."""
+        """Return one batch per response, so that there is always another."""
         found = [each for each in self.batches if read_header(each).next_offset > offset]
         return {
             "partition_index": 0,

@@ -1,4 +1,4 @@
-"""Stock clients behind one face: what each must be able to do against our broker.
+"""Stock clients behind one interface.
 
 Records go to partition 0, offsets are plain numbers, and nothing is translated on the way that
 the client itself does not translate.
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class SentRecord(NamedTuple):
-    """What a producer is given, and what a consumer must get back."""
+    """A record to produce and to consume."""
 
     timestamp_ms: int
     key: bytes | None
@@ -37,7 +37,7 @@ class SentRecord(NamedTuple):
 
 
 class ReadRecord(NamedTuple):
-    """What a consumer got."""
+    """A consumed record."""
 
     offset: int
     timestamp_ms: int
@@ -51,7 +51,7 @@ class ReadRecord(NamedTuple):
 
 
 def sample_records(count: int, start_ms: int) -> list[SentRecord]:
-    """Records ten milliseconds apart, with the oddities that keys, values and headers may have.
+    """Return records ten milliseconds apart with unusual keys, values and headers.
 
     None has neither key nor value: kafka-python and aiokafka refuse to send such a one. They
     compress well: librdkafka sends a batch as it is when compression would not make it smaller.
@@ -69,14 +69,14 @@ def sample_records(count: int, start_ms: int) -> list[SentRecord]:
 
 
 class StockClient(Protocol):
-    """A client library or program, at one broker."""
+    """A client library or program with one broker."""
 
     def create_topic(self, topic: str) -> None: ...
 
     def produce(
         self, topic: str, records: Sequence[SentRecord], *, codec: str, is_idempotent: bool
     ) -> list[int]:
-        """Send, wait for every acknowledgement (acks=all): the offset of each record."""
+        """Send with acks=all and return the offset of each record."""
 
     def offset_for_time(self, topic: str, timestamp_ms: int) -> int | None: ...
 
@@ -309,14 +309,14 @@ class AiokafkaClient:
 
 
 class KcatClient:
-    """Debian's kcat, on a librdkafka of years ago; text alone, and the time is its own."""
+    """Debian's kcat with an old librdkafka. It sends only text with its own timestamps."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._program = require_program("kcat", "kcat")
         self._bootstrap_servers = bootstrap_servers
 
     def run(self, *arguments: str, given: str = "") -> str:
-        """Run kcat: its standard output."""
+        """Run kcat and return its standard output."""
         done = subprocess.run(
             [self._program, "-b", self._bootstrap_servers, *arguments],
             input=given,
@@ -337,7 +337,7 @@ class KcatClient:
         is_idempotent: bool = False,
         headers: Sequence[str] = (),
     ) -> None:
-        """Send `key:value` lines, each with the same `name=value` headers."""
+        """Send `key:value` lines with the same `name=value` headers."""
         settings = [f"enable.idempotence={str(is_idempotent).lower()}", "acks=all", "linger.ms=50"]
         self.run(
             *("-P", "-t", topic, "-p", "0", "-K", ":", "-z", codec),

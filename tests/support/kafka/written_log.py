@@ -1,4 +1,4 @@
-"""A log as a test writes it, by stock clients, and the rows that a reader must find in it."""
+"""A log that stock clients write, and the rows that a reader must return."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A record to be."""
+    """A record to write."""
 
     value: bytes | None
     key: bytes | None = None
@@ -33,16 +33,16 @@ class Sent(NamedTuple):
 
 
 class WrittenLog:
-    """Topics of the cluster at `bootstrap_servers`, which any number of tests may share."""
+    """Topics of a cluster that several tests can share."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
 
     def make_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """Create a topic; a setting is named as in Kafka, with `_` for its dots."""
+        """Create a topic. Settings have Kafka's names with `_` instead of dots."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
-        # A topic that was deleted just now may be there for a moment more.
+        # A deleted topic may exist for a moment longer.
         until(lambda: topic not in self._topics(), f"{topic} is gone")
         new = NewTopic(topic, partitions, 1, config=config)
         self._admin.create_topics([new])[topic].result(DEADLINE_S)
@@ -57,12 +57,12 @@ class WrittenLog:
         until(lambda: topic not in self._topics(), f"{topic} is gone")
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Let the log begin at `offset`, as retention does."""
+        """Delete the records below `offset`, as retention does."""
         place = TopicPartition(topic, partition, offset)
         self._admin.delete_records([place])[place].result(DEADLINE_S)
 
     def publish(self, topic: str, records: Iterable[Sent], **settings: Any) -> list[Row]:
-        """Write records in their order; the rows that they are, as they were acknowledged."""
+        """Write records in order and return the acknowledged rows."""
         rows: list[Row] = []
         properties = {name.replace("_", "."): value for name, value in settings.items()}
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, **properties})
@@ -76,7 +76,7 @@ class WrittenLog:
 
 
 def produce(producer: Producer, topic: str, sent: Sent, rows: list[Row]) -> None:
-    """Have a record sent; its row is in `rows` once it is acknowledged."""
+    """Send a record. Its row is added to `rows` once it is acknowledged."""
 
     def delivered(error: Any, message: Message) -> None:
         assert error is None, error

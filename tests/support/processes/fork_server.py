@@ -1,4 +1,4 @@
-"""Start our own programs by a fork of a process that has imported them.
+"""Start the project's programs as forks of a process that has imported them.
 
 The child runs `python -m PROGRAM ARGUMENTS` from its first line; only the interpreter's start and
 the imports are shared. Variables that the interpreter itself reads, such as PYTHONPATH, therefore
@@ -24,7 +24,7 @@ MAIN: Final = "tests.support.processes.fork_server_main"
 
 
 class ForkedProcess:
-    """A process that was forked, with those of `subprocess.Popen`'s methods that tests use."""
+    """A forked process with the methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, report: IO[bytes], stdin: IO[bytes]) -> None:
         self.stdin = stdin
@@ -33,14 +33,14 @@ class ForkedProcess:
         self.pid = int(report.readline())
 
     def poll(self) -> int | None:
-        """The exit code, or minus the signal that ended it; none while it runs."""
+        """Return the exit code, the negative signal number, or None while it runs."""
         if self._exit_code is None and select.select([self._report], [], [], 0)[0]:
             self._exit_code = int(self._report.readline())
             self._report.close()
         return self._exit_code
 
     def wait(self, timeout: float) -> int:
-        """The exit code, once there is one.
+        """Wait for the end and return the exit code.
 
         Raises:
             subprocess.TimeoutExpired: it ran on for `timeout` seconds.
@@ -58,20 +58,20 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that forks, started at its first use."""
+    """The forking process. It starts at its first use."""
 
     def __init__(self) -> None:
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def can_start(self, command: Sequence[str]) -> bool:
-        """Whether a command is `python -m` of one of our programs, by this interpreter."""
+        """Report whether a command is `python -m` of a program of the project."""
         return command[:2] == [sys.executable, "-m"] and command[2] in KNOWN
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int
     ) -> ForkedProcess:
-        """Start a command that `can_start`, in this folder; its standard input is a pipe."""
+        """Start a command for which `can_start` is true. Its standard input is a pipe."""
         document = {
             "arguments": list(command[2:]),
             "environment": dict(environment),
@@ -95,13 +95,13 @@ class ForkServer:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    # Ctrl-C is for the tests, which end what they started.
+                    # Tests handle Ctrl-C and stop the processes that they started.
                     start_new_session=True,
                 )
         return self._channel
 
     def close(self) -> None:
-        """End the process that forks; those that it started are not its to end."""
+        """Stop the forking process. Forked processes continue."""
         if self._channel is not None and self._process is not None:
             self._channel.close()
             self._process.wait()
@@ -109,4 +109,4 @@ class ForkServer:
 
 
 fork_server: Final = ForkServer()
-"""The one of this test process."""
+"""The fork server of this test process."""

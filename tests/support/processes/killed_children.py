@@ -1,4 +1,4 @@
-"""Children that are killed in the middle of a function: at each of its lines, one after another."""
+"""Child processes that are killed at each line of a function, one after another."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ _FAILED: Final = 70
 
 
 def ends_when_killed_at_line(number: int, folder: str, work: Callable[[], object]) -> bool:
-    """Do the work in a child that is killed before the line of a number; whether it ended first.
+    """Run `work` in a child that is killed before its n-th line. Return whether it finished.
 
     Counted from 0 are the lines that are run of modules in `folder`, a part of a path. A kill at
     each number is a kill between any two steps, as none of these lines has a half.
@@ -36,7 +36,7 @@ def ends_when_killed_at_line(number: int, folder: str, work: Callable[[], object
 
 
 def die_at_line(number: int, folder: str) -> None:
-    """From now on, be killed before the line of a number, counted as above."""
+    """Kill this process before the n-th line from now on."""
     left = number
 
     def at_line(_frame: types.FrameType, event: str, _argument: Any) -> Any:

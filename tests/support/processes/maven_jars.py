@@ -1,4 +1,4 @@
-"""Servers of the Java world as the jars that Maven fetches, once for each machine."""
+"""Java servers as jars from Maven Central, downloaded once per machine."""
 
 import functools
 import re
@@ -15,7 +15,7 @@ from tests.support.processes.downloads import alone_in_cache
 from tests.support.processes.server_process import require_program
 
 DOWNLOAD_S: Final = 300
-"""How long Maven may take for a server; the largest is 80 MB."""
+"""The time limit of a download. The largest server has 80 MB."""
 
 LOG4J_TO_STDERR: Final = """\
 log4j.rootLogger=WARN, stderr
@@ -44,7 +44,7 @@ _NOTHING_ELSE: Final = (
 def require_jars(
     name: str, dependencies: Sequence[str], *, java_least: int, are_alone: bool = False
 ) -> Path:
-    """The folder of the jars of a name; skips the test where Maven Central cannot be reached.
+    """Return the folder with a server's jars. Skip the test if Maven Central is unreachable.
 
     A dependency is `GROUP:ARTIFACT:VERSION`, or `GROUP:ARTIFACT:VERSION:TYPE`. Those that are alone
     come without what they depend on themselves.
@@ -80,7 +80,7 @@ def _java_version() -> int:
 
 
 def _fetch(folder: Path, dependencies: Sequence[str], are_alone: bool) -> str | None:
-    """Let Maven fill the folder; why it could not. The folder is there in full or not at all."""
+    """Fill the folder with Maven and return the error. The folder is created atomically."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
         tags = [_dependency(each, are_alone) for each in dependencies]
         (Path(work) / "pom.xml").write_text(_POM % "\n".join(tags))

@@ -1,4 +1,4 @@
-"""Ports for servers that listen where a test says, or that come back to where they were."""
+"""Free ports for servers that need a known port or restart on the same one."""
 
 import itertools
 import os
@@ -11,16 +11,16 @@ from typing import Final
 PORTS: Final = range(20_000, 32_000)
 
 SHARES: Final = 12
-"""Into how many parts the workers of a test run divide the ports."""
+"""The number of parts into which the test workers divide the ports."""
 
 
 def _share() -> range:
-    """The ports that are this worker's to choose from; all of them for a run without workers."""
+    """Return this worker's ports, or all ports in a run without workers."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         return PORTS
     size = len(PORTS) // SHARES
-    # A worker that takes the place of a crashed one has a number of its own, so they may be many.
+    # A worker that replaces a crashed one has a new number, so numbers may be large.
     start = PORTS.start + int(worker.removeprefix("gw")) % SHARES * size
     return range(start, start + size)
 
@@ -31,17 +31,17 @@ _turns = itertools.islice(itertools.cycle(_share()), random.randrange(len(_share
 
 
 def free_port() -> int:
-    """A port without a listener."""
+    """Return a port without a listener."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports without a listener."""
+    """Return different ports without a listener."""
     return list(itertools.islice(filter(_is_free, _turns), count))
 
 
 def adjacent_ports(count: int) -> int:
-    """The first of several ports in a row without a listener."""
+    """Return the first of several consecutive ports without a listener."""
     return next(first for first in _turns if all(map(_is_free, range(first, first + count))))
 
 

@@ -20,7 +20,7 @@ STARTS: Final = frozenset({"os.fork", "os.posix_spawn", "subprocess.Popen"})
 
 
 class ProcessGuard:
-    """Fails a unit test that starts a process and does not carry the marker."""
+    """Fails unit tests that start a process without the marker."""
 
     def __init__(self) -> None:
         self._guarded: str | None = None

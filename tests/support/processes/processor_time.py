@@ -17,23 +17,23 @@ from typing import Any, Final
 import pytest
 
 OWN_ONLY_BELOW_S: Final = 0.005
-"""A phase as short as this starts no process, so its children are not read."""
+"""Phases up to this length start no process, so children are not measured."""
 
 TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 Times = dict[tuple[str, str], tuple[int, float]]
-"""How often, and seconds, by kind and name."""
+"""Counts and seconds by kind and name."""
 
 
 def children_time_s() -> float:
-    """Processor seconds of all descendants of this process, those that were reaped included."""
+    """Return the processor seconds of all descendants of this process, also of reaped ones."""
     parents: dict[int, list[int]] = defaultdict(list)
     ticks: dict[int, int] = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
         with suppress(OSError):
-            # Behind the name in parentheses, which may hold anything: state, parent, ...
+            # The fields after the name in parentheses: state, parent, ...
             fields = Path(entry.path, "stat").read_bytes().rpartition(b") ")[2].split()
             pid = int(entry.name)
             parents[int(fields[1])].append(pid)
@@ -48,7 +48,7 @@ def children_time_s() -> float:
 
 
 class ProcessorTime:
-    """What the tests and fixtures of this process used."""
+    """The processor time of this process's tests and fixtures."""
 
     def __init__(self) -> None:
         self.times: Times = {}
@@ -73,7 +73,7 @@ class ProcessorTime:
             self.times[kind, name] = (count + 1, total_s + own_s)
 
     def _read_children(self) -> None:
-        # Less than before: an orphan was reaped by init, and took its time along.
+        # A decrease: init reaped an orphan, whose time is lost.
         before_s, self._children_seen_s = self._children_seen_s, children_time_s()
         self._children_s += max(0.0, self._children_seen_s - before_s)
 
@@ -88,14 +88,14 @@ class ProcessorTime:
             return (yield)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hand the figures to the process that started this one."""
+        """Send the figures to the parent process."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output["processor_time"] = [[*key, *value] for key, value in self.times.items()]
 
 
 class Summary:
-    """Adds up what the processes of one run measured, and writes it down."""
+    """Sums the figures of all processes of a run and writes the report."""
 
     def __init__(self, file: Path, own: ProcessorTime) -> None:
         self._file = file

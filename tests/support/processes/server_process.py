@@ -1,4 +1,4 @@
-"""Servers as processes of their own, and the faults that befall processes."""
+"""Server processes and their faults."""
 
 import os
 import shutil
@@ -18,11 +18,11 @@ STDOUT = 1
 """The descriptor."""
 
 SAID_LINES = 40
-"""Of a process, shown where a test fails."""
+"""The number of output lines that a failed test shows."""
 
 
 def require_program(name: str, package: str) -> str:
-    """The path of a program that a Debian package brings: without it, fail in CI, else skip."""
+    """Return the path of a Debian package's program. If it is missing, skip, or fail in CI."""
     found = shutil.which(name)
     if found is not None:
         return found
@@ -63,7 +63,7 @@ class ServerProcess:
 
     @property
     def said(self) -> str:
-        """Everything on standard error so far."""
+        """Return the standard error output so far."""
         return self._said.read_text(errors="replace") if self._said.exists() else ""
 
     @property
@@ -72,7 +72,7 @@ class ServerProcess:
         return self._process.pid
 
     def launch(self) -> None:
-        """Start the process and do not wait."""
+        """Start the process without waiting."""
         with self._said.open("w") as said:
             if fork_server.can_start(self._command):
                 self._process = fork_server.start(
@@ -89,7 +89,7 @@ class ServerProcess:
             )
 
     def start(self, ready: str) -> str:
-        """Start the process and wait for its line that begins with `ready`: the rest of it."""
+        """Start the process, wait for a line that begins with `ready`, and return its rest."""
         self.launch()
         until(lambda: self._line(ready) is not None or self.exit_code is not None, ready)
         line = self._line(ready)
@@ -98,19 +98,19 @@ class ServerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while the process runs."""
+        """The exit code, or None while the process runs."""
         assert self._process is not None
         return self._process.poll()
 
     def wait(self, deadline_s: float = DEADLINE_S) -> int:
-        """Wait for the process to end by itself: its exit code."""
+        """Wait until the process ends by itself, and return the exit code."""
         assert self._process is not None
         code = self._process.wait(deadline_s)
         self._close_stdin()
         return code
 
     def resident_bytes(self) -> int:
-        """The memory that the process occupies right now."""
+        """Return the resident memory of the process in bytes."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -118,17 +118,17 @@ class ServerProcess:
         until(lambda: text in self.said, f"{text!r} in {self._said}")
 
     def kill(self) -> None:
-        """SIGKILL: no chance to write anything."""
+        """Send SIGKILL and wait for the end."""
         self._signal(signal.SIGKILL)
         self.wait()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask the process to end, and wait: its exit code."""
+        """Send SIGTERM, wait for the end, and return the exit code."""
         self._signal(number)
         return self.wait()
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until the kernel has really stopped it."""
+        """Send SIGSTOP and wait until the process is stopped."""
         self._signal(signal.SIGSTOP)
         until(lambda: self._state() == "T", "the process is stopped")
 
@@ -136,7 +136,7 @@ class ServerProcess:
         self._signal(signal.SIGCONT)
 
     def close_stdin(self) -> None:
-        """What happens to a child when its parent dies."""
+        """Close standard input, as the death of a parent process does."""
         self._close_stdin()
 
     def _signal(self, number: signal.Signals) -> None:
@@ -145,7 +145,7 @@ class ServerProcess:
             self._process.send_signal(number)
 
     def _state(self) -> str:
-        # The command name before it may hold anything, so what counts is the last bracket.
+        # The command name may contain brackets, so the last bracket ends it.
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     def _line(self, prefix: str) -> str | None:
@@ -161,13 +161,13 @@ class ServerProcess:
 
 
 class ShellProcess(ServerProcess):
-    """A server started by a command line, as a person types it, in `folder`."""
+    """A server that is started by a shell command line in `folder`."""
 
     def __init__(
         self, command: str, folder: Path, said: Path, environment: Mapping[str, str]
     ) -> None:
         super().__init__([], said, environment)
-        # The shell gives its place to the program, so that signals reach that.
+        # `exec` replaces the shell, so that signals reach the program.
         self._command = ["sh", "-c", f"exec {command}"]
         self._folder = folder
         self._stdout = subprocess.DEVNULL

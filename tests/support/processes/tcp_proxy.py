@@ -1,4 +1,4 @@
-"""A TCP connection's way between two processes, and the faults that befall it."""
+"""A TCP proxy with network faults."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class TcpLink:
-    """Passes bytes on between those who connect to `port` and a server on the loopback.
+    """Forwards bytes between clients of `port` and a server on the loopback interface.
 
     A context manager: at its end every connection is closed.
     """
@@ -37,7 +37,7 @@ class TcpLink:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone would not wake the thread that accepts.
+        # `close` does not wake the accepting thread.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._listener.close()
@@ -47,7 +47,7 @@ class TcpLink:
             each.close()
 
     def cut(self) -> None:
-        """Close every connection, and each new one at once."""
+        """Close all connections and reject new ones."""
         with self._changing:
             self._is_whole = False
             for each in self._sockets:
@@ -55,22 +55,22 @@ class TcpLink:
                     each.shutdown(socket.SHUT_RDWR)
 
     def stall(self) -> None:
-        """Hold all bytes back; connections stay, and new ones are taken."""
+        """Hold back all bytes. Connections stay open, and new ones are accepted."""
         self._flows.clear()
 
     def ignore(self) -> None:
-        """Close every connection; take new ones, and never answer those."""
+        """Close all connections. Accept new ones without ever responding."""
         self.cut()
         self._is_deaf = True
 
     def mend(self) -> None:
-        """Pass everything on again, what was held back first."""
+        """Forward bytes again, first those that were held back."""
         self._is_whole = True
         self._is_deaf = False
         self._flows.set()
 
     def say_to_clients(self, content: bytes) -> None:
-        """Send bytes to all who are connected, as if the server had."""
+        """Send bytes to all clients, as if the server had sent them."""
         with self._changing:
             for each in self._near:
                 each.sendall(content)

@@ -1,4 +1,4 @@
-"""Waiting for conditions, with a deadline that a busy machine keeps."""
+"""Waits for conditions, with a deadline that busy machines keep."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 DEADLINE_S: Final = 180.0
-"""How long anything may take on a machine that is busy with other tests."""
+"""The deadline of any wait on a busy machine."""
 
 POLL_S: Final = 0.01
 POLL_MAX_S: Final = 0.1
 
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until `condition` holds; `what` names the condition where a test fails."""
+    """Wait until `condition` holds. `what` names it in the message of a failed test."""
     start_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - start_s
@@ -22,7 +22,7 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = DEADLI
 
 
 async def until_async(condition: Callable[[], object], what: str) -> None:
-    """As `until`, on a loop whose other tasks run meanwhile."""
+    """Wait as `until` does, without blocking the event loop."""
     start_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - start_s
@@ -31,7 +31,7 @@ async def until_async(condition: Callable[[], object], what: str) -> None:
 
 
 def pause_s(waited_s: float) -> float:
-    """The pause before the next check of a condition that was waited for so long already.
+    """Return the pause before the next check after a wait of this length.
 
     A check often costs a request or a file. This pause finds a condition that took a second
     within 50 ms, and leaves the processors to the processes under test.

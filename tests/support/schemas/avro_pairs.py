@@ -1,4 +1,4 @@
-"""Avro schemas at random, what people make of them later, and values of them."""
+"""Random Avro schemas, later versions of them, and values."""
 
 import copy
 import random
@@ -20,14 +20,14 @@ DEPTH = 3
 
 
 class SchemaMaker:
-    """Makes schemas whose names are each defined once; the same seed gives the same ones."""
+    """Generates schemas that define each name once. The same seed gives the same schemas."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._count = 0
 
     def pair(self) -> tuple[Any, Any]:
-        """A schema, and another that came of it by some changes."""
+        """Return a schema and a changed version of it."""
         first = self._schema(DEPTH, [])
         second = copy.deepcopy(first)
         for _ in range(self._random.randint(1, 3)):
@@ -35,7 +35,7 @@ class SchemaMaker:
         return first, second
 
     def value(self, schema: Any) -> Any:
-        """A value of a schema, as fastavro writes it."""
+        """Return a random value of a schema, in fastavro's form."""
         return self._value(schema, dict(_definitions(schema)), 0)
 
     def _name(self, kind: str) -> str:
@@ -84,7 +84,7 @@ class SchemaMaker:
         return {"type": "record", "name": name, "fields": fields}
 
     def _changed(self, schema: Any) -> Any:
-        """One change somewhere in it."""
+        """Change one place of the schema."""
         places = list(_places(schema))
         where, key = self._random.choice(places) if places else (None, None)
         if where is None or self._random.random() < 0.05:
@@ -192,7 +192,7 @@ class SchemaMaker:
                 return self._primitive(kind)
 
     def _branch_value(self, branch: Any, known: dict[str, Any], depth: int) -> Any:
-        """With the branch's name, or fastavro would choose the first that fits."""
+        """Return a union's value with the branch's name: fastavro would choose the first match."""
         value = self._value(branch, known, depth)
         name = branch if isinstance(branch, str) else branch.get("name", branch["type"])
         return (name, value)
@@ -205,14 +205,14 @@ class SchemaMaker:
             "long": self._random.randint(-(2**63), 2**63 - 1),
             "float": self._random.choice([0.5, -2.0]),
             "double": self._random.random(),
-            # What is no UTF-8 cannot become a text, although bytes may be read as one.
+            # Invalid UTF-8 cannot be read as a string, although Avro promotes bytes to strings.
             "bytes": "grün".encode(),
             "string": "grün",
         }[kind]
 
 
 def _places(schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Where types are, as containers and keys; but for the root."""
+    """Yield the container and key of each type except the root."""
     if isinstance(schema, list):
         for place, each in enumerate(schema):
             # A union must not contain a union.
@@ -231,7 +231,7 @@ def _places(schema: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _definitions(schema: Any) -> Iterator[tuple[str, Any]]:
-    """The named types in a schema."""
+    """Return the named types of a schema."""
     if isinstance(schema, dict) and "name" in schema and "type" in schema:
         yield schema["name"], schema
     if isinstance(schema, list):

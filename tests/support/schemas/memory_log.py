@@ -1,4 +1,4 @@
-"""A log of schema records in memory, for registries that a test wants without a broker."""
+"""An in-memory log of schema records, for registries without a broker."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ Written = list[tuple[bytes, bytes]]
 
 
 class MemoryLog:
-    """What one registry knows of `written`, which several may share.
+    """One registry's view of `written`, which several registries may share.
 
     It reads what others wrote as late as possible. `meanwhile` are what others
     do between a decision and its append, the last one first. `writes_twice` is a producer that
@@ -43,7 +43,7 @@ class MemoryLog:
         self._read()
 
     def _read(self) -> list[int]:
-        """The offsets of the records that count, of those that were not read before."""
+        """Return the offsets of the new records that count."""
         new = range(self._next, len(self.written))
         self._next = len(self.written)
         return [each for each in new if self._state.apply(*self.written[each]) is Outcome.COUNTS]

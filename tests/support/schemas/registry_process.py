@@ -1,4 +1,4 @@
-"""A schema registry of ours as a process, as an operator starts it."""
+"""A schema registry in its own process, started as an operator does."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -35,13 +35,13 @@ class RegistryProcess(ServerProcess):
         super().launch()
 
     def serve(self) -> Self:
-        """Start, and wait until it is ready."""
+        """Start the process and wait until it is ready."""
         self.start("logbroker registry ready on ")
         return self
 
     def ask(self, method: str, path: str, document: Any = None) -> httpx.Response:
-        """The answer to one request."""
-        # Nothing is encrypted here, and to load the authorities would take longer than to ask.
+        """Send one request and return the response."""
+        # TLS is not used, and loading the certificate authorities takes longer than a request.
         return httpx.request(
             method, self.url + path, json=document, timeout=DEADLINE_S, verify=False
         )

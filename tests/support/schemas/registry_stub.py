@@ -1,4 +1,4 @@
-"""A registry whose answers a test sets, and which records its requests."""
+"""A schema registry stub with preset responses that records its requests."""
 
 import json
 import threading
@@ -12,13 +12,13 @@ References = Sequence[tuple[str, int]]
 
 
 class RegistryStub:
-    """Answers over HTTP, as a schema registry does, from what the test put in."""
+    """Serves the responses that a test has set over HTTP."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.gate = threading.Event()
-        """Questions are answered while it is set."""
+        """Requests are answered while the event is set."""
         self.gate.set()
         self._answers: dict[str, tuple[int, bytes]] = {}
         self._ids = 0
@@ -41,7 +41,7 @@ class RegistryStub:
         return f"http://{self.address}"
 
     def stop(self) -> None:
-        """Answer nothing more, as often as wished."""
+        """Close the stub. Further calls do nothing."""
         self.gate.set()
         if self._thread.is_alive():
             self._server.shutdown()
@@ -49,18 +49,18 @@ class RegistryStub:
             self._server.server_close()
 
     def add(self, text: str, references: References = ()) -> int:
-        """A schema with the next id."""
+        """Add a schema with the next id."""
         self._ids += 1
         self.answer(f"/schemas/ids/{self._ids}", 200, _document(text, references))
         return self._ids
 
     def register(self, subject: str, version: int, text: str, references: References = ()) -> None:
-        """A schema that others refer to."""
+        """Add a schema that other schemas can refer to."""
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
         self.answer(path, 200, _document(text, references))
 
     def answer(self, path: str, status: int, document: Any) -> None:
-        """Answer a path with this; bytes go out as they are."""
+        """Set the response for a path. Bytes are sent unchanged."""
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         self._answers[path] = (status, body)
 
@@ -75,14 +75,14 @@ class RegistryStub:
                 stub.headers.append({name.lower(): value for name, value in self.headers.items()})
                 stub.gate.wait()
                 status, body = stub._answers.get(self.path, _NOT_FOUND)
-                # The client gave up and left.
+                # The client has closed the connection.
                 with suppress(ConnectionError):
                     self._answer(status, body)
 
             def _answer(self, status: int, body: bytes) -> None:
                 self.send_response(status)
                 self.send_header("content-length", str(len(body)))
-                # Else an idle connection would keep a thread of the stub.
+                # An idle connection would occupy a thread of the stub.
                 self.send_header("connection", "close")
                 self.end_headers()
                 self.wfile.write(body)

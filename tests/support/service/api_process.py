@@ -1,4 +1,4 @@
-"""The API as a process of its own, with its database and API keys."""
+"""The API in its own process, with a database and API keys."""
 
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -23,7 +23,7 @@ sys.exit(serve(Settings.model_validate_json(sys.argv[1]), create_app))
 
 
 class ApiProcess:
-    """An API on a free port. A context manager; `store` is its database, seen from here."""
+    """An API on a free port. `store` opens its database. A context manager."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings.model_copy(update={"port": 0})
@@ -43,7 +43,7 @@ class ApiProcess:
         self._open.close()
 
     def client(self, scope: Scope = Scope.OPERATOR, account: str = "platform") -> httpx.Client:
-        """A client with a new key of an account; closed with everything else."""
+        """Return a client with a new key of an account. It is closed with the API."""
         _, token = self.store.create_key(account, scope, "")
         client = httpx.Client(
             base_url=self.url,

@@ -20,13 +20,13 @@ SETTINGS: Final = {
     "allow_private_targets": True,
     "origin": "here",
     "server": "test",
-    # What a replay does is seen soon, and what no receiver takes is given up soon.
+    # Progress is shown soon, and failing deliveries are given up soon.
     "checkpoint_interval_s": 0.1,
     "heartbeat_s": 0.5,
     "poll_interval_s": 0.1,
     "retry_attempts_max": 2,
     "retry_base_s": 0.01,
-    # Browsers of many tests come from one place.
+    # Browsers of many tests have one address.
     "unauthorized_requests_per_minute": 1_000,
     "operator_requests_per_minute": 100_000,
     "developer_requests_per_minute": 100_000,

@@ -27,7 +27,7 @@ from tests.support.service.live_service import PARTITIONS, READY, LiveScene, Log
 MIRRORED: Final = (DELIVERY_LOG, DELIVERY_OUTCOMES, AUDIT_TOPIC)
 
 SESSION_MS: Final = 6_000
-"""The shortest that a broker takes by default."""
+"""The shortest session timeout that a broker accepts by default."""
 
 LATENESS_MS: Final = 1_000
 
@@ -35,7 +35,7 @@ SETTINGS: Final[dict[str, object]] = {
     "partitions": PARTITIONS,
     "allow_private_targets": True,
     "lateness_s": LATENESS_MS / 1_000,
-    # What is not taken at the first attempt is left to replays.
+    # There are no retries: replays deliver what fails at the first attempt.
     "live_delays_s": "0",
     "audit_window_s": 1,
 }
@@ -45,7 +45,7 @@ TERMINAL = ("COMPLETED", "FAILED", "CANCELLED")
 
 
 class DataCentre:
-    """A log of one broker, with API, live path and worker; a context manager.
+    """A log of one broker with API, live path and worker. A context manager.
 
     `launch` begins what `wait` ends, so that several start side by side.
     """
@@ -65,7 +65,7 @@ class DataCentre:
         self._stack.close()
 
     def launch(self) -> None:
-        """Serve the log, and begin to start all else."""
+        """Start the broker, and launch the other processes."""
         servers = self.broker.serve().bootstrap_servers
         self.log = LiveScene(self._folder, servers, self._database_url)
         self._stack.enter_context(self.log)
@@ -79,7 +79,7 @@ class DataCentre:
         self._live = self.log.live(launch_only=True, **SETTINGS, **own)
 
     def wait(self, key: str) -> None:
-        """Wait until all are ready; `api` shows this key from then on."""
+        """Wait until all processes are ready. `api` sends this key from then on."""
         self._api.until_says("rewind api ready on")
         self.worker.until_says("rewind worker ready")
         self._live.until_says(READY)
@@ -91,16 +91,16 @@ class DataCentre:
         self._stack.callback(self.api.close)
 
     def take_no_more(self) -> None:
-        """End API and live path in good order: they tell the audit what they published."""
+        """Stop API and live path cleanly, so that they write their audit reports."""
         assert [process.stop() for process in (self._api, self._live)] == [0, 0]
 
     def kill(self) -> None:
-        """Everything here is gone at once."""
+        """Kill all processes of the data centre."""
         for process in (self.broker, self._api, self._live, self.worker):
             process.kill()
 
     def publish(self, events: Iterable[Row]) -> None:
-        """POST events; all are accepted."""
+        """Publish events and assert that all are accepted."""
         lines = [json.dumps(event) for event in events]
         answer = self.api.post(
             "/events",
@@ -110,7 +110,7 @@ class DataCentre:
         assert answer.json() == {"accepted": len(lines)}, answer.text
 
     def ask_replay(self, **request: object) -> str:
-        """POST /replays: the id of the replay."""
+        """Create a replay and return its id."""
         answer = self.api.post("/replays", json=request)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
@@ -122,7 +122,7 @@ class DataCentre:
         return found
 
     def finished(self, replay_id: str) -> Row:
-        """Wait for the end of a replay: the replay."""
+        """Wait for the end of a replay and return it."""
         until(lambda: self.job(replay_id)["state"] in TERMINAL, f"{replay_id} is over")
         return self.job(replay_id)
 
@@ -130,12 +130,12 @@ class DataCentre:
         return self.log.read(topic)
 
     def is_settled(self) -> bool:
-        """Whether the live path is done with all that its log holds."""
+        """Report whether the live path has processed the whole log."""
         groups = ((matcher.GROUP, EVENTS), (deliverer.GROUP, DELIVERY_LOG))
         return not any(self.log.uncommitted(*each) for each in groups)
 
     def live_metric(self, name: str) -> float:
-        """A number that the live path shows."""
+        """Return a metric of the live path."""
         return scrape(self._live.metrics_port)[name]
 
     def _service(self, command: str, *options: str) -> ServerProcess:
@@ -152,7 +152,7 @@ class DataCentre:
 
 
 class Mirror(MirrorProcess):
-    """Brings what was made in one data centre to the other one."""
+    """Mirrors the topics of one data centre to the other."""
 
     def __init__(self, source: DataCentre, destination: DataCentre, folder: Path) -> None:
         self._group = f"mirror-to-{destination.name}"
@@ -168,13 +168,13 @@ class Mirror(MirrorProcess):
 
     @property
     def is_level(self) -> bool:
-        """Whether all that its source holds is safe at its destination."""
+        """Report whether all source records are durable at the destination."""
         log = self._source.log
         return not any(log.uncommitted(self._group, topic) for topic in MIRRORED)
 
 
 class TwoDataCentres:
-    """Data centres `a` and `b`, webhooks known in both, mirrors both ways; a context manager."""
+    """Data centres `a` and `b`, their webhooks, and mirrors both ways. A context manager."""
 
     def __init__(self, folder: Path, database_url: str) -> None:
         self._folder = folder
@@ -196,7 +196,7 @@ class TwoDataCentres:
         self._stack.close()
 
     def webhook(self, receiver: ReceiverThread, *event_types: str) -> str:
-        """Register a webhook with a rule; it is known to the live path of both: its id."""
+        """Register a webhook with a rule, wait until both live paths know it, and return its id."""
         receiver.expect(secret := new_secret())
         rules = [each.live_metric("rewind_live_rules") for each in (self.a, self.b)]
         asked = {"url": receiver.url, "secret": secret, "eventTypes": event_types}
@@ -208,9 +208,9 @@ class TwoDataCentres:
 
     @property
     def is_level(self) -> bool:
-        """Whether nothing is under way, in a data centre or between them."""
+        """Report whether all live paths and mirrors are idle."""
         mirrors = (self.to_a, self.to_b)
-        # What the live path does is in topics that are mirrored, so these are read again.
+        # The live path writes to mirrored topics, so the mirrors are checked again.
         return (
             all(each.is_level for each in mirrors)
             and all(each.is_settled() for each in (self.a, self.b))
@@ -218,7 +218,7 @@ class TwoDataCentres:
         )
 
     def lose_a(self) -> None:
-        """Everything in data centre `a` is gone for good, and nothing is left to mirror."""
+        """Kill data centre `a` and both mirrors."""
         self.a.kill()
         for mirror in (self.to_a, self.to_b):
             mirror.kill()

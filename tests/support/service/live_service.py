@@ -46,7 +46,7 @@ class LiveProcess(ServerProcess):
 
 
 class LiveScene:
-    """A log, a database with webhooks, and live processes; a context manager."""
+    """A log, a database with webhooks, and live processes. A context manager."""
 
     def __init__(
         self, folder: Path, bootstrap_servers: str, database_url: str, partitions: int = PARTITIONS
@@ -77,7 +77,7 @@ class LiveScene:
     def webhook(
         self, receiver: ReceiverThread, *event_types: str, where: dict[str, Any] | None = None
     ) -> Webhook:
-        """An enabled webhook of a receiver, with a rule if event types are given."""
+        """Create an enabled webhook of a receiver, with a rule if event types are given."""
         webhook = self.store.create_webhook(NewWebhook(receiver.url, "test", new_secret()))
         receiver.expect(webhook.secret)
         if event_types:
@@ -91,7 +91,7 @@ class LiveScene:
         self.store.put_rule(Rule(webhook.id, "default", event_types, conditions))
 
     def live(self, *, launch_only: bool = False, **settings: object) -> LiveProcess:
-        """A live process, ready unless `launch_only`. `settings` are those of `Settings`."""
+        """Start a live process; with `launch_only`, do not wait until it is ready."""
         given = {
             "database": self._database_url,
             "bootstrap_servers": self.bootstrap_servers,
@@ -102,7 +102,7 @@ class LiveScene:
             "live_metrics_port": free_port(),
         } | settings
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
-        # Who comes after a crash waits for as long.
+        # After a crash, the next process waits for this session to expire.
         environment[kafka_variable("session.timeout.ms")] = "6000"
         said = self._folder / f"live-{len(self._processes)}.log"
         process = LiveProcess(said, environment)
@@ -145,7 +145,7 @@ class LiveScene:
         assert producer.flush(DEADLINE_S) == 0
 
     def read(self, topic: str, partitions: int | None = None) -> list[LogRecord]:
-        """Every record of a topic, by partition and offset."""
+        """Return all records of a topic in the order of partition and offset."""
         with closing(
             Consumer(
                 {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "log_level": 0}
@@ -160,7 +160,7 @@ class LiveScene:
         return sorted(records)
 
     def outcomes(self) -> list[DeliveryOutcome]:
-        """The outcomes in `delivery_outcomes`."""
+        """Return the outcomes in `delivery_outcomes`."""
         found = [decode_outcome(record.value) for record in self.read(DELIVERY_OUTCOMES)]
         assert None not in found
         return [each for each in found if each is not None]
@@ -176,7 +176,7 @@ class LiveScene:
         return outcomes
 
     def uncommitted(self, group: str, topic: str) -> int:
-        """The consumer lag of a group, by committed offsets."""
+        """Return the consumer lag of a group."""
         with closing(
             Consumer(
                 {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 0}
@@ -189,7 +189,7 @@ class LiveScene:
 
 
 def event(number: int, event_type: str = "follow.created", **data: Any) -> dict[str, Any]:
-    """An event of the platform."""
+    """Return an event of the platform."""
     return {"id": f"evt_{number}", "type": event_type, "data": data}
 
 

@@ -1,4 +1,4 @@
-"""API and worker of one data centre in this process, and a receiver."""
+"""API and worker of one data centre in this process, with a receiver."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ from tests.support.processes.waiting import until_async
 
 
 class Service:
-    """API and worker on a database and a log of one partition, and a receiver."""
+    """An API and a worker with a database, a log of one partition, and a receiver."""
 
     def __init__(self, settings: Settings, store: Store, client: httpx.AsyncClient) -> None:
         self._settings = settings
@@ -113,7 +113,7 @@ class Service:
         return webhook
 
     async def post(self, webhook: Webhook, times_ms: dict[str, int]) -> httpx.Response:
-        """One request of events, by id; times are relative to the present."""
+        """Publish events in one request. Times are relative to now."""
         events: list[dict[str, Any]] = [
             {
                 "id": event_id,
@@ -130,18 +130,18 @@ class Service:
         assert (await self.post(webhook, times_ms)).status_code == 202
 
     async def replay(self, webhook: Webhook, from_ms: int, to_ms: int) -> Replay:
-        """A finished replay of a window relative to the present."""
+        """Create a replay of a window relative to now, and return it once it is finished."""
         window = Window(self.now_ms + from_ms, self.now_ms + to_ms)
         replay, _ = self.store.create_replay(NewReplay(webhook.id, window))
         return await self.finished(replay.id)
 
     async def finished(self, replay_id: str) -> Replay:
-        """The replay once it is finished."""
+        """Wait for the end of a replay and return it."""
         await until_async(lambda: self.store.replay(replay_id).state in TERMINAL, "it was finished")
         return self.store.replay(replay_id)
 
     def lose_notes(self) -> None:
-        """Make the database reject late-event positions from now on."""
+        """Let the database reject positions of late events from now on."""
         engine = create_engine(self._settings.database)
         with engine.begin() as connection:
             connection.execute(text("DROP TABLE late_arrivals"))

@@ -1,4 +1,4 @@
-"""The whole service as its operator runs it, with a receiver to replay to and workers to harm."""
+"""The complete service in processes, with a receiver, and workers that tests can kill."""
 
 import json
 import time
@@ -24,7 +24,7 @@ EVENTS = 800
 OTHER_WEBHOOKS = 4
 MINUTE_MS = 60_000
 SLOW_S = 0.02
-"""What the receiver takes for each of eight requests at a time: the job lasts two seconds."""
+"""The receiver's response time. With eight requests in flight, a replay takes two seconds."""
 
 LEASE_S = 3.0
 IN_FLIGHT = 8
@@ -45,7 +45,7 @@ Job = dict[str, Any]
 
 
 class Stage:
-    """Log, API and database at work, a webhook whose events are published; a context manager.
+    """Log, API, database, and a webhook with published events. A context manager.
 
     The window holds `EVENTS` events of the webhook, `copies` of them twice in the log, and lies
     among events of other times and of other webhooks. Without `bootstrap_servers` it has a broker
@@ -58,7 +58,7 @@ class Stage:
         self._database_url = database_url
         self._stack = ExitStack()
         self.receiver = ReceiverThread()
-        # One for all webhooks, since they share the receiver.
+        # All webhooks share the receiver and its secret.
         self._secret = new_secret()
         self.receiver.expect(self._secret)
         self.workers: list[ServerProcess] = []
@@ -84,11 +84,11 @@ class Stage:
 
     @property
     def expected(self) -> list[str]:
-        """The ids of the events in the window, in the order of the log."""
+        """Return the ids of the events in the window, in log order."""
         return [f"evt_{number:04}" for number in range(EVENTS)]
 
     def worker(self, **settings: str) -> ServerProcess:
-        """One more worker, ready; settings by their names without the prefix."""
+        """Start another worker and wait until it is ready. Settings have no prefix."""
         given = {f"REWIND_{name.upper()}": value for name, value in settings.items()}
         said = self._folder / f"worker-{len(self.workers)}.log"
         worker = ServerProcess(
@@ -100,7 +100,7 @@ class Stage:
         return worker
 
     def register(self) -> dict[str, Any]:
-        """Another webhook, at the same receiver: its id and secret."""
+        """Create another webhook of the same receiver, and return its id and secret."""
         asked = {"url": self.receiver.url, "description": "test", "secret": self._secret}
         answer = self.api.post("/webhooks", json=asked)
         assert answer.status_code == 201, answer.text
@@ -109,19 +109,19 @@ class Stage:
         return webhook
 
     def publish_until_accepted(self, event_id: str, webhook_id: str) -> None:
-        """Put an event of the window's middle into the log, again and again until it is there."""
+        """Publish an event in the middle of the window, and retry until it succeeds."""
         event = self._event(event_id, self._times_ms[EVENTS // 2], webhook_id)
         until(lambda: self.api.post("/events", json=event).status_code == 202, event_id)
 
     def ask_replay(self, **changes: str) -> httpx.Response:
-        """POST /replays for the window, or with `changes` to the request."""
+        """Send POST /replays for the window, with `changes` to the request."""
         start = changes.pop("start", self.window["from"])
         end = changes.pop("end", self.window["to"])
         asked = {"webhookId": self.webhook_id, "from": start, "to": end} | changes
         return self.api.post("/replays", json=asked)
 
     def replay(self) -> str:
-        """Ask for the replay of the window: its id."""
+        """Create a replay of the window and return its id."""
         answer = self.ask_replay()
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
@@ -133,12 +133,12 @@ class Stage:
         return found
 
     def finished(self, replay_id: str) -> Job:
-        """Wait for the end of the job: the job."""
+        """Wait for the end of a replay and return it."""
         until(lambda: self.job(replay_id)["state"] in TERMINAL, f"{replay_id} is over")
         return self.job(replay_id)
 
     def failures(self, replay_id: str) -> list[dict[str, Any]]:
-        """Every event that the job gave up, over all pages."""
+        """Return all failures of a replay, over all pages."""
         found: list[dict[str, Any]] = []
         cursor = ""
         while True:
@@ -152,16 +152,16 @@ class Stage:
                 return found
 
     def until_taken(self, count: int) -> None:
-        """Wait until the receiver has taken that many events."""
+        """Wait until the receiver has accepted `count` events."""
         until(lambda: len(self.receiver.taken) >= count, f"{count} events came")
 
     def holder(self, replay_id: str) -> ServerProcess:
-        """The worker that runs the job."""
+        """Return the worker that runs a replay."""
         name = self.job(replay_id)["worker"]
         return next(worker for worker in self.workers if f":{worker.pid}:" in name)
 
     def pause(self, worker: ServerProcess) -> None:
-        """Stop a worker, but not in the midst of a change: others would wait for its locks."""
+        """Pause a worker outside of transactions: other workers would wait for its locks."""
         worker.pause()
         while not self._can_write():
             worker.resume()
@@ -172,7 +172,7 @@ class Stage:
         return other
 
     def _can_write(self) -> bool:
-        """Whether the jobs are not locked."""
+        """Report whether the table of replays is unlocked."""
         is_sqlite = self._database_url.startswith("sqlite")
         lock = "BEGIN IMMEDIATE" if is_sqlite else "SELECT id FROM replays FOR UPDATE NOWAIT"
         engine = create_engine(self._database_url, isolation_level="AUTOCOMMIT")
