@@ -69,11 +69,12 @@ def test_a_client_reads_back_what_it_sent(
     assert [record.as_sent for record in read] == sent
     assert [record.offset for record in client.read(topic, 37, 5)] == [37, 38, 39, 40, 41]
 
-    # What lies on the disk is what was asked for: several records in a batch, under this codec.
-    # How many, a busy machine decides: a client sends what lingered when its thread gets to it.
-    assert codecs_on_disk(broker, topic) == {Codec[codec.upper()]}
     headers = batches_on_disk(broker, topic)
+    # A busy machine decides how many records a batch has, and librdkafka does not compress a
+    # batch that would grow: one of a few records.
     assert len(headers) < COUNT
+    largest = max(headers, key=lambda header: header.record_count)
+    assert Codec(largest.compression) is Codec[codec.upper()]
     assert {header.producer_id >= 0 for header in headers} == {is_idempotent}
 
 

@@ -124,7 +124,7 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
             (item,) = (await client.get("/restorations")).json()["items"]
             assert (item["replayId"], item["below"], item["missing"]) == (replay_id, 3, None)
             reported = await client.put(f"{path}/restoration/missing", json={"missing": "hour 5"})
-            assert reported.json()["waitingFor"].endswith("lacked: hour 5")
+            assert reported.json()["waitingFor"].endswith("not found by the last run: hour 5")
             metrics = (await client.get("/metrics")).text
             assert 'rewind_replays_oldest_open_seconds{origin="local"} 0.0' in metrics
             assert 'rewind_replays_oldest_unrestored_seconds{origin="local"} 0.0\n' not in metrics

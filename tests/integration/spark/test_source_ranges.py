@@ -217,5 +217,5 @@ def test_a_run_continues_after_any_change_of_its_topics(
             losses=strict,
             topic_id=topic_id,
         )
-        with pytest.raises(DataLost, match="recreated"):
+        with pytest.raises(DataLost, match="was created again"):
             list(old)
