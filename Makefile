@@ -37,7 +37,7 @@ $(VENV)/.test: $(VENV)/.run
 	$(INSTALL) --editable '.[test,bench]'
 	@touch $@
 
-demo: $(VENV)/.run  ## Install, then show a missed event being replayed, with proof
+demo: $(VENV)/.run  ## Install, then show a missed event being replayed, every check printed
 	$(BIN)/rewind demo
 
 spark: $(VENV)/.spark  ## Install what the data pipeline needs: PySpark, beside a Java runtime of yours
@@ -68,11 +68,12 @@ coverage: $(VENV)/.test services  ## Run the tests of `make test`, then show bra
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m tests.coverage_by_package
 
-check: $(VENV)/.test  ## Check style, types and the layers of packages
+check: $(VENV)/.test  ## Check style, types, the layers of packages and plain language
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.plain_language
 
 $(VENV)/.docs: $(VENV)/.run
 	$(INSTALL) --editable '.[docs]'

@@ -123,7 +123,9 @@ def test_make_test() -> None:
 
 def test_make_check() -> None:
     programs = [Path(line.split()[0]) for line in recipe("check")]
-    assert [program.name for program in programs] == ["ruff", "ruff", "mypy", "lint-imports"]
+    assert [program.name for program in programs] == [
+        *("ruff", "ruff", "mypy", "lint-imports", "python")
+    ]
     assert all(os.access(program, os.X_OK) for program in programs)
 
 

@@ -94,7 +94,7 @@ def test_every_status_of_a_webhook_is_documented() -> None:
 
 
 def test_every_verification_method_is_documented() -> None:
-    assert {row["validation"] for row in table(PAGE, "## Proofs of ownership")} == set(Validation)
+    assert {row["validation"] for row in table(PAGE, "## Verification")} == set(Validation)
 
 
 def test_the_members_of_a_rule_are_documented_with_their_bounds() -> None:
