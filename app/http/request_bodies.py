@@ -102,7 +102,9 @@ class ReplayRequest(RequestBody):
         description="Globs (`*` any characters, `?` one); only events of a matching type are "
         "sent. Empty: all events.",
     )
-    only: Only = Field(Only.ALL, description="`failed`: only events not yet delivered.")
+    only: Only = Field(
+        Only.ALL, description="`failed`: only events not yet delivered, live or by a replay."
+    )
     max_events_per_second: int = Field(
         EVENTS_PER_SECOND, strict=True, ge=1, le=EVENTS_PER_SECOND_MAX
     )

@@ -58,6 +58,9 @@ class EstimateQuery:
     deliveries: LiveDeliveries | None = None
     """Live deliveries of the events, which need not be sent again; None to count all."""
 
+    is_replayed: Callable[[LoggedEvent], bool] = lambda _: False
+    """Whether an earlier replay delivered an event, which need not be sent again."""
+
 
 class Estimator:
     """Reads the log to estimate replays. Thread-safe; blocks.
@@ -106,7 +109,7 @@ class Estimator:
     def _read(self, query: EstimateQuery) -> Estimate:
         started_s = time.monotonic()
         delivered, is_complete = self._delivered(query)
-        count = _EventCount(query.is_wanted, delivered, self._records_max)
+        count = _EventCount(query, delivered, self._records_max)
         began_s = time.monotonic()
         # At least half of the time is left for reading.
         time_s = max(self._time_s_max - (began_s - started_s), self._time_s_max / 2)
@@ -158,12 +161,10 @@ class _EventCount:
     """The events counted so far, and the number of records read."""
 
     def __init__(
-        self,
-        is_wanted: Callable[[str], bool],
-        delivered: DeliveredEvents | None,
-        records_max: int,
+        self, query: EstimateQuery, delivered: DeliveredEvents | None, records_max: int
     ) -> None:
-        self._is_wanted = is_wanted
+        self._is_wanted = query.is_wanted
+        self._is_replayed = query.is_replayed
         self._delivered = delivered
         # It may drop half of its entries.
         self._seen = SeenHashes(2 * records_max)
@@ -188,7 +189,9 @@ class _EventCount:
             self._bytes += len(event.value)
 
     def _is_missing(self, event: LoggedEvent) -> bool:
-        return self._delivered is None or event not in self._delivered
+        if self._delivered is not None and event in self._delivered:
+            return False
+        return not self._is_replayed(event)
 
     def scaled(self, offsets: OffsetRange, elapsed_s: float) -> Estimate:
         """Extrapolate to the whole range from what was read in `elapsed_s`."""

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
 from app.config import Settings
-from app.domain.globs import glob_matches
 from app.domain.lateness import disorder_ms
 from app.domain.model import NewReplay, OffsetRange, Replay
 from app.domain.offset_set import OffsetSet
 from app.domain.options import Only
+from app.domain.type_filter import TypeFilter
 from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.event import LoggedEvent
 from app.log.history import LogHistory
@@ -19,12 +18,8 @@ from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.errors import ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.replay_log import ReplayLog
+from app.replay_workers.replayed import OFFSETS_PER_PAGE, ReplayedEvents, read_replayed
 from app.store import ReplayNotFound, Store
-
-_OFFSETS_PER_PAGE: Final = 10_000
-
-_TYPES_CACHED: Final = 10_000
-"""Producers choose event types freely and may send a new one with every event."""
 
 
 def locate_window(
@@ -48,32 +43,26 @@ def locate_window(
 class Selection:
     """The events that the options of a replay select.
 
-    `failed` limits a retry to the failures of its parent; `delivered` are events to skip.
+    `failed` limits a retry to the failures of its parent. `delivered` are live deliveries to skip,
+    and `replayed` those of earlier replays.
     """
 
-    event_types: tuple[str, ...] = ()
+    types: TypeFilter = field(default_factory=TypeFilter)
     failed: OffsetSet | None = None
     delivered: DeliveredEvents | None = None
-    _matches: dict[str, bool] = field(default_factory=dict)
+    replayed: ReplayedEvents | None = None
 
     def includes(self, event: LoggedEvent) -> bool:
         """Whether the event's type and offset are selected."""
-        if self.event_types and not self._matches_type(event.event_type):
+        if not self.types.matches(event.event_type):
             return False
         return self.failed is None or event.offset in self.failed
 
     def is_delivered(self, event: LoggedEvent) -> bool:
-        """Whether the event is to be skipped because a live delivery succeeded."""
-        return self.delivered is not None and event in self.delivered
-
-    def _matches_type(self, event_type: str) -> bool:
-        matches = self._matches.get(event_type)
-        if matches is None:
-            if len(self._matches) >= _TYPES_CACHED:
-                self._matches.clear()
-            matches = any(glob_matches(glob, event_type) for glob in self.event_types)
-            self._matches[event_type] = matches
-        return matches
+        """Whether the event is to be skipped because it was delivered live or by a replay."""
+        if self.delivered is not None and event in self.delivered:
+            return True
+        return self.replayed is not None and event in self.replayed
 
 
 class SelectionReader:
@@ -111,12 +100,14 @@ class SelectionReader:
         Raises:
             LogUnavailable: the log does not respond.
         """
-        options, failed, delivered = self._replay.options, None, None
-        if self._replay.retry_of is not None:
-            failed = await self._failed(self._replay.retry_of, offsets)
+        replay, options = self._replay, self._replay.options
+        failed = delivered = replayed = None
+        if replay.retry_of is not None:
+            failed = await self._failed(replay.retry_of, offsets)
         if options.only is Only.FAILED:
             delivered = await asyncio.to_thread(self._delivered, offsets, continues)
-        return Selection(options.event_types, failed, delivered)
+            replayed = await self._lease.query(lambda store: read_replayed(store, replay, offsets))
+        return Selection(TypeFilter(options.event_types), failed, delivered, replayed)
 
     def _window_offsets(self) -> OffsetRange:
         dependencies = self._dependencies
@@ -172,4 +163,4 @@ class SelectionReader:
 
 
 def _failure_page(parent_id: str, after: int, store: Store) -> tuple[int, ...]:
-    return store.failed_offsets(parent_id, after, _OFFSETS_PER_PAGE)
+    return store.failed_offsets(parent_id, after, OFFSETS_PER_PAGE)

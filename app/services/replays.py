@@ -8,7 +8,6 @@ from anyio import to_thread
 
 from app.domain.accounts import ApiKey
 from app.domain.forecast import duration_s
-from app.domain.globs import glob_matches
 from app.domain.model import (
     IdempotencyKey,
     NewReplay,
@@ -17,9 +16,11 @@ from app.domain.model import (
     WebhookStatus,
 )
 from app.domain.options import Only, ReplayOptions, Source
+from app.domain.type_filter import TypeFilter
 from app.domain.windows import check_span, check_window
 from app.log.delivered import LiveDeliveries
 from app.log.estimate import EstimateQuery
+from app.replay_workers.replayed import ReplayedEvents, read_replayed
 from app.replay_workers.selection import locate_window
 from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified, WebhookNotEnabled
 from app.services.restores import check_still_restored, locate_archived
@@ -106,7 +107,8 @@ async def estimate_replay(services: Services, caller: ApiKey, new: NewReplay) ->
     """How many records a replay would read and send, and how long it would take.
 
     Sends nothing, so the webhook need not be ENABLED. With `only: failed`, records that were
-    delivered live are not counted, as far as their outcomes could be read.
+    delivered live are not counted, as far as their outcomes could be read, nor are those that
+    earlier replays delivered.
 
     Raises:
         InvalidRequest: the source of the replay is the archive.
@@ -121,14 +123,18 @@ async def estimate_replay(services: Services, caller: ApiKey, new: NewReplay) ->
 def _estimate(services: Services, caller: ApiKey, new: NewReplay) -> ReplayEstimate:
     check_replay(services, caller, new)
     offsets = locate_window(services.history, services.store, services.settings, new)
-    globs = new.options.event_types
+    replayed = ReplayedEvents()
+    if new.options.only is Only.FAILED:
+        here = replace(new, origin=services.settings.origin)
+        replayed = read_replayed(services.store, here, offsets)
     found = services.estimator.estimate(
         EstimateQuery(
             offsets,
             new.webhook_id.encode(),
             new.window,
-            lambda event_type: not globs or any(glob_matches(glob, event_type) for glob in globs),
+            TypeFilter(new.options.event_types).matches,
             _live_deliveries(services, new, offsets.partition),
+            replayed.__contains__,
         )
     )
     seconds = duration_s(

@@ -18,7 +18,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from app.domain.model import Replay, ReplayFilter
+from app.domain.model import OffsetRange, Replay, ReplayFilter
+from app.domain.options import Source
 from app.domain.states import ReplayState
 from app.store.pages import PAGE_LIMIT, Page, after_cursor, newest_page
 from app.store.replays import to_replay
@@ -142,3 +143,25 @@ def active_replays_of(connection: Connection, webhook_ids: Collection[str]) -> d
     """The active replays of at most `IDS_PER_QUERY` webhooks, by webhook id."""
     query = select(replays).where(replays.c.active_webhook_id.in_(webhook_ids))
     return {row.webhook_id: to_replay(row) for row in connection.execute(query)}
+
+
+def earlier_replays(
+    connection: Connection, webhook_id: str, offsets: OffsetRange, limit: int, *, origin: str
+) -> tuple[Replay, ...]:
+    """The latest replays of a webhook that have settled some of `offsets` in an origin's log."""
+    query = (
+        select(replays)
+        .where(
+            exactly(replays.c.webhook_id, webhook_id),
+            # Each data centre treats offsets without an origin as its own.
+            replays.c.origin.in_(("", origin)),
+            replays.c.source == str(Source.LOG),
+            replays.c.log_partition == offsets.partition,
+            replays.c.start_offset < offsets.end,
+            replays.c.checkpoint_offset > replays.c.start_offset,
+            replays.c.checkpoint_offset > offsets.start,
+        )
+        .order_by(replays.c.created_ms.desc(), replays.c.id.desc())
+        .limit(limit)
+    )
+    return tuple(to_replay(row) for row in connection.execute(query))

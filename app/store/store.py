@@ -141,6 +141,7 @@ class Store:
     replays = _reads(replay_filters.list_replays)
     replay_ids = _reads(replay_filters.list_replay_ids)
     replays_by_id = _reads(replay_filters.replays_by_id)
+    earlier_replays = _reads(replay_filters.earlier_replays)
     active_replays_of = _reads(replay_filters.active_replays_of)
     count_by_state = _reads(replay_filters.count_by_state)
     moves = _reads(replay_table.list_moves)

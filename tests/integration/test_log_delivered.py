@@ -110,6 +110,20 @@ def test_what_was_delivered_live_is_not_missing(servers: str) -> None:
     assert (found.is_exact, found.is_upper_bound) == (True, False)
 
 
+def test_what_a_replay_delivered_is_not_missing(servers: str) -> None:
+    owe(servers, range(40))
+    note(servers, dict.fromkeys(range(10), LiveOutcome.DELIVERED))
+    query = EstimateQuery(
+        OffsetRange(PARTITION, 0, 40),
+        KEY.encode(),
+        ALL,
+        lambda _: True,
+        deliveries(servers),
+        lambda event: event.offset >= 35,
+    )
+    assert Estimator(servers, time_s_max=UNHURRIED_S).estimate(query).events == 25
+
+
 def test_only_undelivered_events_of_the_live_path_are_counted(
     tmp_path: Path, broker: BrokerProcess
 ) -> None:

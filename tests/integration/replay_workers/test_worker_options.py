@@ -108,6 +108,62 @@ def test_only_events_without_a_successful_live_delivery_are_delivered(timed_benc
     asyncio.run(scenario())
 
 
+def test_events_that_a_replay_delivered_are_not_missing_any_more(timed_bench: Bench) -> None:
+    bench = timed_bench
+
+    async def scenario() -> None:
+        bench.change(origin="local")
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 100))
+        await write_outcomes(bench, webhook, dict.fromkeys(range(10), LiveOutcome.DELIVERED))
+        bench.receiver.judge = lambda body: 400 if body == b'{"n": 42}' else 204
+        async with bench.worker():
+            first = await bench.finished(bench.replay(webhook, only=Only.FAILED))
+            assert first.counts == Counts(delivered=89, failed=1)
+            again = await bench.finished(bench.replay(webhook, only=Only.FAILED))
+            # Only what the first one could not deliver.
+            assert again.counts == Counts(failed=1)
+            elsewhere = f"{bench.receiver.url}/elsewhere"
+            other = bench.replay(webhook, only=Only.FAILED, target_url=elsewhere)
+            assert (await bench.finished(other)).counts == Counts(delivered=89, failed=1)
+            bench.receiver.judge = None
+            retry = bench.store.create_replay(
+                NewReplay(webhook.id, first.window, first.options, first.id)
+            )[0]
+            assert (await bench.finished(retry)).counts == Counts(delivered=1)
+            last = await bench.finished(bench.replay(webhook, only=Only.FAILED))
+            assert last.counts == Counts()
+            everything = await bench.finished(bench.replay(webhook))
+            assert everything.counts == Counts(delivered=100)
+
+    asyncio.run(scenario())
+
+
+def test_an_event_that_an_earlier_replay_did_not_select_is_still_missing(
+    timed_bench: Bench,
+) -> None:
+    bench = timed_bench
+
+    async def scenario() -> None:
+        bench.change(origin="local")
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        part = Window(BEGIN_MS + 5, BEGIN_MS + 10)
+        # It ended at its checkpoint.
+        stopped = bench.replay(webhook, checkpoint=7)
+        bench.store.cancel_replay(stopped.id)
+        async with bench.worker():
+            none = bench.replay(webhook, event_types=("other.*",))
+            assert (await bench.finished(none)).counts == Counts()
+            some = await bench.finished(bench.replay(webhook, part))
+            assert some.counts == Counts(delivered=5)
+            rest = await bench.finished(bench.replay(webhook, only=Only.FAILED))
+        # 0 to 6 lie below the checkpoint of the cancelled replay.
+        assert rest.counts == Counts(delivered=20)
+
+    asyncio.run(scenario())
+
+
 def outcome_elsewhere(event: NewEvent, offset: int) -> NewEvent:
     """The outcome that the live path of another data centre writes for a delivered event."""
     digest = lasting_digest(event.event_id, event.body)

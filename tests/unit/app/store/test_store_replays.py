@@ -175,3 +175,32 @@ def test_replays_are_listed_by_webhook_and_state_newest_first(store: Store) -> N
     )
     assert ids(ReplayFilter(frozenset({ReplayState.OPEN}), webhooks[0].id)) == [active[0].id]
     assert ids(ReplayFilter(webhook_id="wh_none")) == []
+
+
+def test_earlier_replays_are_those_that_settled_offsets_of_a_range(
+    store: Store, webhook: Webhook
+) -> None:
+    def ended(start: int, checkpoint: int) -> str:
+        replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW, origin="a"))
+        claim = store.claim("one", 3_600, "a")
+        assert claim is not None
+        assert store.begin_delivery(claim.lease, OffsetRange(3, start, 100))
+        assert store.checkpoint(claim.lease, checkpoint, Counts(), ())
+        assert store.complete(claim.lease)
+        return replay.id
+
+    first, second = ended(10, 40), ended(30, 100)
+    ended(50, 50)
+
+    def found(partition: int, start: int, end: int, origin: str = "a", limit: int = 9) -> set[str]:
+        offsets = OffsetRange(partition, start, end)
+        ids = [each.id for each in store.earlier_replays(webhook.id, offsets, limit, origin=origin)]
+        assert len(ids) == len(set(ids))
+        return set(ids)
+
+    assert found(3, 0, 100) == {first, second}
+    assert found(3, 39, 100) == {first, second}
+    assert found(3, 40, 100) == {second}
+    assert found(3, 0, 30) == {first}
+    assert found(3, 0, 10) == found(4, 0, 100) == found(3, 0, 100, origin="b") == set()
+    assert len(found(3, 0, 100, limit=1)) == 1

@@ -1,0 +1,97 @@
+"""Which events earlier replays of a webhook have delivered, without a record of each event.
+
+A replay has delivered the events that it selects between its start and its checkpoint, except for
+its failures. So offsets, checkpoint, options and failures in the database suffice.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.model import NewReplay, OffsetRange, Replay, Window
+from app.domain.offset_set import OffsetSet
+from app.domain.type_filter import TypeFilter
+from app.log.event import LoggedEvent
+from app.store import Store
+
+EARLIER_REPLAYS_MAX: Final = 1_000
+"""Earlier replays of one webhook that are considered, the latest first."""
+
+OFFSETS_PER_PAGE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRange:
+    """The events that one replay has delivered.
+
+    They lie in `offsets` and `window`. `retried` limits those of a retry; None without a limit.
+    """
+
+    offsets: OffsetRange
+    window: Window
+    types: TypeFilter
+    failed: OffsetSet
+    retried: OffsetSet | None = None
+
+    def __contains__(self, event: LoggedEvent) -> bool:
+        return (
+            self.offsets.start <= event.offset < self.offsets.end
+            and self.window.from_ms <= event.timestamp_ms < self.window.to_ms
+            and event.offset not in self.failed
+            and (self.retried is None or event.offset in self.retried)
+            and self.types.matches(event.event_type)
+        )
+
+
+class ReplayedEvents:
+    """The events that some replays have delivered to one target."""
+
+    def __init__(self, ranges: Iterable[ReplayedRange] = ()) -> None:
+        self._ranges = tuple(ranges)
+
+    def __contains__(self, event: LoggedEvent) -> bool:
+        return any(event in each for each in self._ranges)
+
+
+def read_replayed(store: Store, replay: Replay | NewReplay, offsets: OffsetRange) -> ReplayedEvents:
+    """The events of `offsets` that earlier replays delivered to the target of `replay`. Blocks."""
+    earlier = store.earlier_replays(
+        replay.webhook_id, offsets, EARLIER_REPLAYS_MAX, origin=replay.origin
+    )
+    own_id = replay.id if isinstance(replay, Replay) else None
+    return ReplayedEvents(
+        _replayed_range(store, each, offsets)
+        for each in earlier
+        if each.id != own_id and each.options.target_url == replay.options.target_url
+    )
+
+
+def _replayed_range(store: Store, replay: Replay, wanted: OffsetRange) -> ReplayedRange:
+    assert replay.offsets is not None
+    assert replay.checkpoint is not None
+    start, end = max(replay.offsets.start, wanted.start), min(replay.checkpoint, wanted.end)
+    offsets = OffsetRange(wanted.partition, start, end)
+    return ReplayedRange(
+        offsets,
+        replay.window,
+        TypeFilter(replay.options.event_types),
+        _failed(store, replay.id, offsets) if replay.counts.failed else OffsetSet(),
+        None if replay.retry_of is None else _failed(store, replay.retry_of, offsets),
+    )
+
+
+def _failed(store: Store, replay_id: str, offsets: OffsetRange) -> OffsetSet:
+    # A failure that is not known would not be sent again, so the set is never full.
+    failed = OffsetSet(pages_max=max(1, offsets.end - offsets.start))
+    for page in _failure_pages(store, replay_id, offsets.start - 1):
+        for offset in page:
+            if offset >= offsets.end:
+                return failed
+            failed.add(offset)
+    return failed
+
+
+def _failure_pages(store: Store, replay_id: str, after: int) -> Iterator[tuple[int, ...]]:
+    while page := store.failed_offsets(replay_id, after, OFFSETS_PER_PAGE):
+        yield page
+        after = page[-1]
