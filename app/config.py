@@ -210,6 +210,8 @@ class Settings(BaseModel):
     """Whether events are marked and counted, so that `logbroker audit` can detect losses."""
     audit_window_s: Annotated[int, Field(ge=1, le=86_400)] = 60
     """The span of event time over which published events are counted together."""
+    replay_retention_days: Annotated[int, Field(ge=0, le=36_500)] = 90
+    """How long replays that have ended are kept in the database; 0 keeps them for ever."""
     disable_after_failures: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     disable_after_s: Annotated[float, Field(ge=0, le=31_536_000)] = 86_400.0
     """A webhook is disabled after so many consecutive failures over so long a time."""
@@ -234,6 +236,16 @@ class Settings(BaseModel):
     def retention_ms(self) -> int:
         """The retention of deliveries: a day longer than the history of replays."""
         return self.history_ms + DAY_MS
+
+    @property
+    def replay_retention_ms(self) -> int | None:
+        """How long replays are kept after their end; None keeps them for ever.
+
+        At least as long as their deliveries: statistics of missed events count past replays.
+        """
+        if not self.replay_retention_days:
+            return None
+        return max(self.replay_retention_days * DAY_MS, self.retention_ms)
 
     @property
     def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:

@@ -54,6 +54,17 @@ class ApiMetrics:
             ("scope",),
             registry=self.registry,
         )
+        self._deleted_rows = Counter(
+            "rewind_retention_deleted_rows",
+            "Rows of old replays that were deleted, by table.",
+            ("table",),
+            registry=self.registry,
+        )
+        self._erased_secrets = Counter(
+            "rewind_retention_erased_secrets",
+            "Previous secrets of webhooks that were erased after their grace period.",
+            registry=self.registry,
+        )
 
     def count_request(self, method: str, route: str, status: int, duration_s: float) -> None:
         """Count a response. `route` is a template, so that ids do not create series."""
@@ -71,6 +82,14 @@ class ApiMetrics:
     def count_rate_limited(self, scope: str) -> None:
         """Count a request above a limit; `scope` is that of its key, or "none"."""
         self._rate_limited.labels(scope).inc()
+
+    def count_deleted_rows(self, table: str, count: int) -> None:
+        """Count deleted rows of old replays."""
+        self._deleted_rows.labels(table).inc(count)
+
+    def count_erased_secrets(self, count: int) -> None:
+        """Count previous secrets that were erased."""
+        self._erased_secrets.inc(count)
 
     def exposition(self, jobs: JobStatistics | None) -> bytes:
         """All metrics, and current replay statistics, in Prometheus' text format.

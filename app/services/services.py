@@ -17,6 +17,7 @@ from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
+from app.services.housekeeping import Housekeeping
 from app.services.limits import AccountSlots
 from app.services.metrics import ApiMetrics
 from app.services.progress_watch import ProgressWatch
@@ -119,7 +120,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         heartbeat = ProcessHeartbeat(
             store, ProcessKind.API, process_name(settings), settings.origin
         )
-        async with publisher, WebhookSender(guard, limits) as sender, heartbeat:
+        housekeeping = Housekeeping(store, settings.replay_retention_ms, metrics)
+        async with publisher, WebhookSender(guard, limits) as sender, heartbeat, housekeeping:
             await _create_topics(publisher)
             with closing(
                 Services.of(settings, store, publisher, history, guard, sender, metrics)

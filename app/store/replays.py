@@ -122,8 +122,9 @@ def _digest(idempotency: IdempotencyKey, of_account: str | None) -> str:
 def _offsets_to_retry(
     connection: Connection, replay_id: str, of_account: str | None
 ) -> OffsetRange:
-    """The offsets from the first failure of a replay to its last."""
-    replay = get_replay(connection, replay_id, of_account=of_account)
+    """The offsets from the first failure of a replay to its last. Locks the replay's row."""
+    # The lock excludes that the replay is deleted as an old one at the same time.
+    replay = lock_replay(connection, replay_id, of_account)
     if replay.state in ACTIVE:
         raise ReplayNotOver(replay_id, replay.state)
     offset = replay_failures.c.record_offset

@@ -17,6 +17,7 @@ from app.store import (
     notices,
     owner_moves,
     replay_filters,
+    retention,
     routing,
     statistics,
 )
@@ -128,6 +129,7 @@ class Store:
     rotate_secret = _writes(webhook_table.rotate_secret)
     record_failing_since = _autocommits(webhook_table.record_failing_since)
     delete_webhook = _writes(routing.delete_webhook)
+    erase_expired_secrets = _writes(retention.erase_expired_secrets)
 
     put_rule = _writes(rule_table.put_rule)
     rule = _reads(rule_table.get_rule)
@@ -152,6 +154,7 @@ class Store:
     awaiting_restore = _reads(archive.awaiting_restore)
     record_restore = _writes(archive.record_restore)
     record_missing_records = _writes(archive.record_missing_records)
+    delete_old_replays = _writes(retention.delete_old_replays)
 
     def cancel_replay(
         self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
