@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 from fastavro import parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException
 
-from logbroker.schemas.avro_json import JSON_BYTES_MAX, json_bytes
-from logbroker.schemas.avro_walk import EMPTY_FIELDS_MAX, WalkedBytes, cost_of
+from logbroker.schemas.avro.decoding_cost import EMPTY_FIELDS_MAX, WalkedBytes, cost_of
+from logbroker.schemas.avro.json_values import JSON_BYTES_MAX, json_bytes
 from logbroker.schemas.lookup import FoundSchema
 from logbroker.schemas.reading_errors import UndecodableValue
 

@@ -26,6 +26,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from logbroker.client.librdkafka import ErrorReporter
 from logbroker.errors import ConfigurationError
+from logbroker.schemas.domain.log_records import Decided, encode
+from logbroker.schemas.domain.state import Outcome, RegistryState
 from logbroker.schemas.errors import (
     InvalidSchema,
     LogReplaced,
@@ -35,8 +37,6 @@ from logbroker.schemas.errors import (
 )
 from logbroker.schemas.journal_reader import APPEND_HEADER, CLUSTER_HEADER, JournalReader
 from logbroker.schemas.journal_topic import RECORD_BYTES_MAX, ensure_topic
-from logbroker.schemas.log_records import Decided, encode
-from logbroker.schemas.state import Outcome, RegistryState
 
 _log: Final = logging.getLogger(__name__)
 

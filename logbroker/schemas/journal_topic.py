@@ -74,8 +74,8 @@ def _create(admin: AdminClient, topic: str, replication_factor: int, timeout_s: 
 
 def _settings(admin: AdminClient, topic: str, timeout_s: float) -> Mapping[str, str | None]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    told = admin.describe_configs([resource], request_timeout=timeout_s)[resource].result()
-    return {name: entry.value for name, entry in told.items()}
+    described = admin.describe_configs([resource], request_timeout=timeout_s)[resource].result()
+    return {name: entry.value for name, entry in described.items()}
 
 
 def _expect_kept(topic: str, settings: Mapping[str, str | None]) -> None:

@@ -12,8 +12,8 @@ import uvicorn
 
 from logbroker.errors import ConfigurationError, LogbrokerError
 from logbroker.schemas.bounded_http import BoundedHttp
+from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.journal import SchemaJournal
-from logbroker.schemas.registry import SchemaRegistry
 from logbroker.schemas.service import RegistryService
 
 GRACE_S: Final = 10

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from logbroker.schemas.api import ROUTES, Route, SchemaItself
+from logbroker.schemas.domain.registry import SchemaRegistry
+from logbroker.schemas.domain.schema_log import LogNeeded
 from logbroker.schemas.errors import SchemaRegistryError, StoreFailed
-from logbroker.schemas.registry import SchemaRegistry
-from logbroker.schemas.rest_refusals import RequestRejected
-from logbroker.schemas.rest_request import RestRequest
-from logbroker.schemas.routing import Routing, query_of
-from logbroker.schemas.schema_log import LogNeeded
+from logbroker.schemas.rest.api import ROUTES, Route, SchemaItself
+from logbroker.schemas.rest.errors import RequestRejected
+from logbroker.schemas.rest.request import RestRequest
+from logbroker.schemas.rest.routing import Routing, query_of
 from logbroker.schemas.service_metrics import ServiceMetrics
 
 URL_BYTES_MAX: Final = 8 * 1024

@@ -12,9 +12,9 @@ from prometheus_client import (
     generate_latest,
 )
 
-from logbroker.schemas.api import Route
-from logbroker.schemas.registry import SchemaRegistry
-from logbroker.schemas.state import Outcome
+from logbroker.schemas.domain.registry import SchemaRegistry
+from logbroker.schemas.domain.state import Outcome
+from logbroker.schemas.rest.api import Route
 
 REASONS: Final = tuple(each for each in Outcome if each is not Outcome.COUNTS)
 """Why a record does not count."""

@@ -6,13 +6,15 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from logbroker.errors import ProtocolViolation
+from logbroker.records.file_span import FileSpan
 from logbroker.server.loop import READ, WRITE, SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.worker_pool import WorkerPool
-from logbroker.storage.segment_file import FileSpan
+from logbroker.storage.segment_file import is_cached, load_into_cache
 from logbroker.wire.produce import ProduceDecoder
 from logbroker.wire.receive_buffer import ReceiveBuffer
 from logbroker.wire.response_queue import ResponseQueue
@@ -230,7 +232,7 @@ class Connection:
 
     def _send_span(self, span: FileSpan) -> int:
         chunk = FileSpan(span.file, span.position, min(span.length, SPAN_CHUNK_BYTES))
-        if not chunk.is_cached():
+        if not is_cached(chunk):
             self._load(chunk)
             return 0
         try:
@@ -249,7 +251,7 @@ class Connection:
 
     def _load(self, chunk: FileSpan) -> None:
         self._is_loading = True
-        self._read_pool.submit(chunk.load, self._finish_load)
+        self._read_pool.submit(partial(load_into_cache, chunk), self._finish_load)
 
     def _finish_load(self, result: Exception | None) -> None:
         self._is_loading = False

@@ -10,11 +10,11 @@ from typing import Final
 from uuid import UUID
 
 from logbroker.errors import FetchSessionNotFound, RequestRefused, StorageFailed
+from logbroker.records.file_span import LogSpan
 from logbroker.server.connection import Connection
 from logbroker.server.loop import SocketLoop, Timer
 from logbroker.server.metrics.counters import Counters, TopicTraffic
 from logbroker.server.partition import Partition, Partitions
-from logbroker.storage.segment_file import LogSpan
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.fetch import (

@@ -20,24 +20,24 @@ from logbroker.records.batch import (
     MAGIC_V2,
     stamp_append_time,
 )
-from logbroker.storage.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, rejection
 from logbroker.storage.batch_scan import OFFSET_DELTA_MAX
-from logbroker.storage.file_writes import replace_file
-from logbroker.storage.flush_progress import FlushProgress
-from logbroker.storage.log_view import LogOffsetMetadata, TimestampOffset
-from logbroker.storage.producer_state import (
+from logbroker.storage.domain.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, rejection
+from logbroker.storage.domain.producer_state import (
     NOT_A_DUPLICATE,
     SequencedBatch,
     encode_snapshot,
     sequence_after,
 )
-from logbroker.storage.readable_log import ReadableLog
-from logbroker.storage.recovery import LoadedLog
-from logbroker.storage.retention import (
+from logbroker.storage.domain.retention import (
     Reason,
     RetentionRules,
     segments_to_delete,
 )
+from logbroker.storage.file_writes import replace_file
+from logbroker.storage.flush_progress import FlushProgress
+from logbroker.storage.log_view import LogOffsetMetadata, TimestampOffset
+from logbroker.storage.readable_log import ReadableLog
+from logbroker.storage.recovery import LoadedLog
 from logbroker.storage.segment import (
     SNAPSHOT_SUFFIX,
     Deleted,
@@ -143,7 +143,7 @@ class PartitionLog(ReadableLog):
                 count,
             ) = HEADER.unpack_from(batch)
         except error:
-            raise rejection(batch, self._config) from None
+            raise self._invalid(batch) from None
         size = len(batch)
         if (
             size > self._batch_bytes_max
@@ -204,13 +204,16 @@ class PartitionLog(ReadableLog):
         self, batch: memoryview, producer_id: int, epoch: int, sequence: int, count: int
     ) -> int:
         if sequence < 0 or epoch < 0:
-            raise rejection(batch, self._config)
+            raise self._invalid(batch)
         last_sequence = sequence_after(sequence, count - 1)
         return self._producers.check(producer_id, epoch, sequence, last_sequence)
 
     def _rejection(self, batch: memoryview) -> RequestRefused:
         known = self._failure or self._undone
-        return type(known)(*known.args) if known else rejection(batch, self._config)
+        return type(known)(*known.args) if known else self._invalid(batch)
+
+    def _invalid(self, batch: memoryview) -> RequestRefused:
+        return rejection(batch, self._config.max_message_bytes, self._config.segment_bytes)
 
     def _set_limit(self) -> None:
         """Set the maximum batch size; no batch is accepted after a failure."""

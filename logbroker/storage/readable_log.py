@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from logbroker.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
+from logbroker.records.file_span import LogSpan
 from logbroker.storage.log_view import LogOffsetMetadata, LogView, TimestampOffset
 from logbroker.storage.segment import LogSegment
-from logbroker.storage.segment_file import LogSpan
 
 T = TypeVar("T")
 

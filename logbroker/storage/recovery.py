@@ -12,9 +12,9 @@ from logbroker.errors import CorruptBatch
 from logbroker.records.batch import BatchHeader
 from logbroker.storage.batch_scan import intact_headers
 from logbroker.storage.checkpoints import FIRST_EPOCH, LeaderEpochCheckpoint, LeaderEpochs
+from logbroker.storage.domain.producer_state import ProducerState, decode_snapshot
 from logbroker.storage.file_writes import sync_directory
 from logbroker.storage.identity import write_topic_id
-from logbroker.storage.producer_state import ProducerState, decode_snapshot
 from logbroker.storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,

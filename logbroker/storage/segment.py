@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import NO_TIMESTAMP, BatchHeader
 from logbroker.storage.batch_scan import headers
+from logbroker.storage.domain.retention import Reason, SegmentExtent
 from logbroker.storage.file_writes import write_all
 from logbroker.storage.offset_index import INDEX_INTERVAL_BYTES, OffsetIndex
-from logbroker.storage.retention import Reason, SegmentExtent
 from logbroker.storage.segment_file import SegmentFile
 from logbroker.storage.time_index import TimeIndex
 

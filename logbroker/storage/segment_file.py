@@ -1,15 +1,16 @@
-"""The open `.log` file of a segment, and the parts of it that `sendfile` sends to consumers.
+"""The open `.log` file of a segment, and whether the page cache holds a part of it.
 
 `sendfile` blocks while a page that is not cached is read from disk. On the event loop that
-would stall every client (KAFKA-7504), so the broker checks `FileSpan.is_cached` first and
-calls `FileSpan.load` on another thread.
+would stall every client (KAFKA-7504), so the broker checks `is_cached` first and calls
+`load_into_cache` on another thread.
 """
 
 import errno
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from logbroker.records.file_span import FileSpan
 
 PROBE_STEP_BYTES: Final = 128 * 1024
 """Linux reads ahead in windows of this size, so one cached page stands for its window."""
@@ -41,45 +42,27 @@ class SegmentFile:
         return self._descriptor
 
 
-@dataclass(frozen=True, slots=True)
-class FileSpan:
-    """`length` bytes of `file` from `position` on: whole batches below the high watermark.
+def is_cached(span: FileSpan) -> bool:
+    """Return whether the page cache holds the span; true if the kernel cannot say."""
+    if not _CAN_PROBE:
+        return True
+    end = span.position + span.length
+    descriptor = span.file.fileno()
+    return all(
+        _is_page_cached(descriptor, position)
+        for position in (*range(span.position, end, PROBE_STEP_BYTES), end - 1)
+    )
 
-    The bytes never change. The file stays open while the span exists, even if retention
-    deletes the file.
+
+def load_into_cache(span: FileSpan) -> None:
+    """Read the span into the page cache; blocks until the disk has answered.
+
+    Raises:
+        OSError: the disk refused the read.
     """
-
-    file: SegmentFile
-    position: int
-    length: int
-
-    def is_cached(self) -> bool:
-        """Return whether the page cache holds the span; true if the kernel cannot say."""
-        if not _CAN_PROBE:
-            return True
-        end = self.position + self.length
-        descriptor = self.file.fileno()
-        return all(
-            _is_page_cached(descriptor, position)
-            for position in (*range(self.position, end, PROBE_STEP_BYTES), end - 1)
-        )
-
-    def load(self) -> None:
-        """Read the span into the page cache; blocks until the disk has answered.
-
-        Raises:
-            OSError: the disk refused the read.
-        """
-        scratch = bytearray(min(self.length, PROBE_STEP_BYTES))
-        for position in range(self.position, self.position + self.length, len(scratch)):
-            os.preadv(self.file.fileno(), [scratch], position)
-
-
-@dataclass(frozen=True, slots=True)
-class LogSpan(FileSpan):
-    """The result of a read: a span, and the offset of the record that follows it."""
-
-    next_offset: int
+    scratch = bytearray(min(span.length, PROBE_STEP_BYTES))
+    for position in range(span.position, span.position + span.length, len(scratch)):
+        os.preadv(span.file.fileno(), [scratch], position)
 
 
 def _is_page_cached(descriptor: int, position: int) -> bool:

@@ -27,7 +27,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from logbroker.storage.segment_file import FileSpan
+from logbroker.records.file_span import FileSpan
 from logbroker.wire.apis import SERVED, ApiKey, is_flexible
 from logbroker.wire.frame_reader import UUID_BYTES, FrameReader
 from logbroker.wire.primitives import EMPTY_TAGS, encode_count, encode_string

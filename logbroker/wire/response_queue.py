@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from logbroker.storage.segment_file import FileSpan
+from logbroker.records.file_span import FileSpan
 
 ResponseParts = list[bytes | FileSpan]
 """An encoded response, size prefix included; records are spans of segment files."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from logbroker.client.raw import TopicPartition
+from logbroker.client.raw.parsing.metadata import TopicPartition
 from spark_jobs.offsets.ranges import Losses, OffsetRange
 from spark_jobs.offsets.resolution import BoundsByPartition, Offsets, clip_range
 

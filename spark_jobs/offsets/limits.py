@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from logbroker.client.raw import TopicPartition
+from logbroker.client.raw.parsing.metadata import TopicPartition
 
 
 @dataclass(frozen=True)

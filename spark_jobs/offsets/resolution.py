@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from logbroker.client.raw import EARLIEST, LATEST, TopicDescription, TopicPartition
+from logbroker.client.raw.parsing.metadata import EARLIEST, LATEST, TopicDescription, TopicPartition
 from spark_jobs.errors import InvalidOption
 from spark_jobs.offsets.limits import (
     Assigned,

@@ -12,12 +12,12 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from logbroker.errors import ConfigurationError
+from logbroker.schemas.avro.schema_text import SchemaText
+from logbroker.schemas.domain.log_records import Decided, LevelSet, encode
+from logbroker.schemas.domain.registry import SchemaRegistry
+from logbroker.schemas.domain.state import Outcome
 from logbroker.schemas.errors import LogReplaced, StoreFailed, StoreUnavailable
 from logbroker.schemas.journal import SCHEMAS_TOPIC, SchemaJournal
-from logbroker.schemas.log_records import Decided, LevelSet, encode
-from logbroker.schemas.registry import SchemaRegistry
-from logbroker.schemas.schema_text import SchemaText
-from logbroker.schemas.state import Outcome
 from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S, until

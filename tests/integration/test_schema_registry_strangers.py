@@ -11,7 +11,7 @@ import uvicorn
 
 from logbroker.schemas import bounded_http, service
 from logbroker.schemas.bounded_http import HEAD_BYTES_MAX, BoundedHttp
-from logbroker.schemas.registry import SchemaRegistry
+from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.service import BODY_BYTES_MAX, RegistryService
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.schemas.memory_log import MemoryLog

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from logbroker.client.raw import TopicPartition
+from logbroker.client.raw.parsing.metadata import TopicPartition
 from spark_jobs.offsets.ranges import OffsetRange
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

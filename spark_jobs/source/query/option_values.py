@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from logbroker.client.raw import EARLIEST, TopicPartition
+from logbroker.client.raw.parsing.metadata import EARLIEST, TopicPartition
 from spark_jobs.errors import InvalidOption
 
 _SPAN: Final = re.compile(r"([0-9]+)\s*([a-z]*)")

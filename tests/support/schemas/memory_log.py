@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from logbroker.schemas.log_records import Decided, encode
-from logbroker.schemas.state import Outcome, RegistryState
+from logbroker.schemas.domain.log_records import Decided, encode
+from logbroker.schemas.domain.state import Outcome, RegistryState
 
 Written = list[tuple[bytes, bytes]]
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from benchmarks.frames import ACKS_ALL, MESSAGE, FetchFrames, batch_of, encode_produce
+from logbroker.records.file_span import FileSpan
 from logbroker.records.record import decode_records
-from logbroker.storage.segment_file import FileSpan, SegmentFile
+from logbroker.storage.segment_file import SegmentFile
 from logbroker.wire.fetch import FetchOutcome, decode_fetch_request, encode_fetch_response
 from logbroker.wire.produce import ProduceOutcome, decode_produce_request, encode_produce_response
 

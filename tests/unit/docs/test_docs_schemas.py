@@ -6,23 +6,25 @@ from inspect import getsource
 import click
 
 from logbroker.cli.registry import registry
-from logbroker.schemas import api, errors, rest_refusals, rest_request
-from logbroker.schemas.api import ROUTES
-from logbroker.schemas.avro_json import _SMALL_EXPONENT, JSON_BYTES_MAX
-from logbroker.schemas.avro_schema import ALL_TEXT_BYTES_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
-from logbroker.schemas.avro_walk import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
+from logbroker.schemas import errors
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.decoding_cost import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
+from logbroker.schemas.avro.json_values import _SMALL_EXPONENT, JSON_BYTES_MAX
+from logbroker.schemas.avro.schema import ALL_TEXT_BYTES_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
 from logbroker.schemas.bounded_http import CONNECTIONS_MAX, HEAD_S
-from logbroker.schemas.compatibility import Compatibility
-from logbroker.schemas.decisions import (
+from logbroker.schemas.decoder import VALUE_BYTES_MAX
+from logbroker.schemas.domain.decisions import (
     KEPT_TEXT_BYTES_MAX,
     NAMES_MAX,
     SUBJECT_BYTES_MAX,
     SUBJECT_TEXT_BYTES_MAX,
     VERSIONS_MAX,
 )
-from logbroker.schemas.decoder import VALUE_BYTES_MAX
 from logbroker.schemas.lookup import AGAIN_S, ID_MAX, UNKNOWN_S
 from logbroker.schemas.lookup import REFERENCES_MAX as LOOKUP_REFERENCES_MAX
+from logbroker.schemas.rest import api, request
+from logbroker.schemas.rest import errors as rest_errors
+from logbroker.schemas.rest.api import ROUTES
 from logbroker.schemas.service import (
     ALLOWED_TYPES,
     BODY_BYTES_MAX,
@@ -77,8 +79,8 @@ def test_every_code_is_documented() -> None:
     }
     found = {
         each.__dict__["code"]
-        for room in (errors, rest_refusals)
-        for each in vars(room).values()
+        for module in (errors, rest_errors)
+        for each in vars(module).values()
         if isinstance(each, type) and isinstance(each.__dict__.get("code"), int)
     }
     assert documented == found
@@ -147,5 +149,5 @@ def test_the_documented_query_parameters_are_read() -> None:
 
 
 def _names_read() -> set[str]:
-    text = getsource(api) + getsource(rest_request)
+    text = getsource(api) + getsource(request)
     return set(re.findall(r'(?:flag|_number|query\.get)\("(\w+)"', text))

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from logbroker.schemas.api import LISTED_CHARS_MAX
-from logbroker.schemas.avro_schema import TEXT_BYTES_MAX
+from logbroker.schemas.avro.schema import TEXT_BYTES_MAX
+from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.errors import StoreUnavailable
 from logbroker.schemas.lookup import ANSWER_BYTES_MAX
-from logbroker.schemas.registry import SchemaRegistry
+from logbroker.schemas.rest.api import LISTED_CHARS_MAX
 from logbroker.schemas.service import (
     ALLOWED_TYPES,
     BODY_BYTES_MAX,

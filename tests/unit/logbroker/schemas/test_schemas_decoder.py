@@ -16,8 +16,8 @@ from fastavro import parse_schema, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.schemas.avro_json import JSON_BYTES_MAX
-from logbroker.schemas.avro_walk import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
+from logbroker.schemas.avro.decoding_cost import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
+from logbroker.schemas.avro.json_values import JSON_BYTES_MAX
 from logbroker.schemas.decoder import VALUE_BYTES_MAX, AvroDecoder
 from logbroker.schemas.lookup import SchemaLookup
 from logbroker.schemas.reading_errors import (

@@ -8,11 +8,11 @@ from uuid import UUID
 from logbroker.config import LogConfig
 from logbroker.records.batch import BatchHeader, iter_batches
 from logbroker.records.compression import Codec
+from logbroker.records.file_span import FileSpan
 from logbroker.records.record import NewRecord, Record, decode_records, encode_batch
 from logbroker.storage.log_directory import LogDirectory, Owner
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.segment import LogSegment
-from logbroker.storage.segment_file import FileSpan
 
 OpenLog = Callable[..., PartitionLog]
 """A fixture that opens a log with the topic settings it is given."""

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from logbroker.config import LogConfig
 from logbroker.errors import OffsetOutOfRange
-from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.retention import (
+from logbroker.storage.domain.retention import (
     Reason,
     RetentionRules,
     SegmentExtent,
     segments_to_delete,
 )
+from logbroker.storage.partition_log import PartitionLog
 from tests.unit.logbroker.storage.storage_content import (
     BASE_MS,
     OpenLog,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from logbroker.storage.segment_file import PROBE_STEP_BYTES, FileSpan, SegmentFile
+from logbroker.records.file_span import FileSpan
+from logbroker.storage.segment_file import PROBE_STEP_BYTES, SegmentFile, is_cached, load_into_cache
 
 SIZE = 8 * PROBE_STEP_BYTES
 
@@ -22,32 +23,32 @@ def span(tmp_path: Path) -> FileSpan:
 
 def drop_from_cache(span: FileSpan) -> None:
     os.posix_fadvise(span.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if FileSpan(span.file, SIZE // 2, 1).is_cached():
+    if is_cached(FileSpan(span.file, SIZE // 2, 1)):
         pytest.skip("this file system keeps its pages or does not support the check")
 
 
 def test_written_pages_are_cached(span: FileSpan) -> None:
-    assert span.is_cached()
+    assert is_cached(span)
 
 
 def test_dropped_pages_are_not_cached_until_they_are_loaded(span: FileSpan) -> None:
     drop_from_cache(span)
 
-    assert not span.is_cached()
-    span.load()
-    assert span.is_cached()
+    assert not is_cached(span)
+    load_into_cache(span)
+    assert is_cached(span)
 
 
 def test_the_check_does_not_load_pages(span: FileSpan) -> None:
     drop_from_cache(span)
 
-    assert not span.is_cached()
-    assert not span.is_cached()
+    assert not is_cached(span)
+    assert not is_cached(span)
 
 
 def test_a_span_with_an_uncached_end_is_not_cached(span: FileSpan) -> None:
     drop_from_cache(span)
-    FileSpan(span.file, 0, PROBE_STEP_BYTES).load()
+    load_into_cache(FileSpan(span.file, 0, PROBE_STEP_BYTES))
 
-    assert FileSpan(span.file, 0, PROBE_STEP_BYTES // 2).is_cached()
-    assert not span.is_cached()
+    assert is_cached(FileSpan(span.file, 0, PROBE_STEP_BYTES // 2))
+    assert not is_cached(span)

@@ -26,14 +26,3 @@ class SchemaText:
     def size_bytes(self) -> int:
         """Of the text in UTF-8."""
         return len(self.text.encode())
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
-    """A schema as version `version`, from 1 on, of a subject."""
-
-    subject: str
-    version: int
-    id: int
-    schema: SchemaText
-    is_deleted: bool = False

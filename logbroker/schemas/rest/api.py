@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 
+from logbroker.schemas.avro.schema_text import SchemaText
+from logbroker.schemas.domain.registry import Deleted, SchemaRegistry
+from logbroker.schemas.domain.state import RegisteredSchema
 from logbroker.schemas.errors import SubjectNotFound
-from logbroker.schemas.registry import Deleted, SchemaRegistry
-from logbroker.schemas.rest_refusals import RequestRejected
-from logbroker.schemas.rest_request import READ_ONLY, READ_WRITE, RestRequest
-from logbroker.schemas.schema_text import RegisteredSchema, SchemaText
+from logbroker.schemas.rest.errors import RequestRejected
+from logbroker.schemas.rest.request import READ_ONLY, READ_WRITE, RestRequest
 
 VERSION: Final = version("rewind")
 
@@ -195,8 +196,8 @@ def _check_one(registry: SchemaRegistry, request: RestRequest) -> Any:
 
 
 def _checked(request: RestRequest, problems: list[str]) -> Any:
-    told = {"messages": problems} if request.flag("verbose") else {}
-    return {"is_compatible": not problems, **told}
+    details = {"messages": problems} if request.flag("verbose") else {}
+    return {"is_compatible": not problems, **details}
 
 
 def _config(registry: SchemaRegistry, _request: RestRequest) -> Any:

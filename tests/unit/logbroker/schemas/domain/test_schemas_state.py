@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logbroker.schemas.compatibility import Compatibility
-from logbroker.schemas.log_records import (
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
+from logbroker.schemas.domain.log_records import (
     Change,
     Decided,
     LevelSet,
@@ -19,8 +20,7 @@ from logbroker.schemas.log_records import (
     encode,
     parse,
 )
-from logbroker.schemas.schema_text import Reference, SchemaText
-from logbroker.schemas.state import Outcome, RegistryState
+from logbroker.schemas.domain.state import Outcome, RegistryState
 from tests.support.schemas.memory_log import Written
 
 INT = SchemaText('"int"')

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.errors import CorruptBatch, OutOfOrderSequence
-from logbroker.storage.producer_state import (
+from logbroker.storage.domain.producer_state import (
     NOT_A_DUPLICATE,
     SEQUENCE_MAX,
     ProducerState,

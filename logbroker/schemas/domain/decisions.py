@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from logbroker.schemas.compatibility import Compatibility
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
+from logbroker.schemas.domain.state import RegisteredSchema, RegistryState
 from logbroker.schemas.errors import (
     InvalidSchema,
     InvalidSubject,
@@ -15,8 +17,6 @@ from logbroker.schemas.errors import (
     SubjectSoftDeleted,
     VersionNotFound,
 )
-from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
-from logbroker.schemas.state import RegistryState
 
 DEFAULT_LEVEL: Final = Compatibility.BACKWARD
 """The level when none is set, as in Confluent's registry."""

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logbroker.schemas import errors
-from logbroker.schemas.compatibility import Compatibility
-from logbroker.schemas.log_records import (
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
+from logbroker.schemas.domain.log_records import (
     Change,
     Decided,
     LevelSet,
@@ -18,9 +19,8 @@ from logbroker.schemas.log_records import (
     VersionRegistered,
     parse,
 )
-from logbroker.schemas.registry import ATTEMPTS_MAX, SchemaRegistry
-from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
-from logbroker.schemas.state import Outcome, RegistryState
+from logbroker.schemas.domain.registry import ATTEMPTS_MAX, SchemaRegistry
+from logbroker.schemas.domain.state import Outcome, RegisteredSchema, RegistryState
 from tests.support.schemas.memory_log import MemoryLog, Written
 
 INT = SchemaText('"int"')

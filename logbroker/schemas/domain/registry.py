@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
-from logbroker.schemas.avro_schema import AvroSchema, parse
-from logbroker.schemas.compatibility import Compatibility, incompatibilities
-from logbroker.schemas.decisions import (
+from logbroker.schemas.avro.compatibility import Compatibility, incompatibilities
+from logbroker.schemas.avro.schema import AvroSchema, parse
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
+from logbroker.schemas.domain.decisions import (
     DEFAULT_LEVEL,
     deletable_versions,
     expect_deletable,
@@ -26,6 +27,15 @@ from logbroker.schemas.decisions import (
     level_in_scope,
     missing_reference,
 )
+from logbroker.schemas.domain.log_records import (
+    Decided,
+    LevelSet,
+    SubjectDeleted,
+    VersionDeleted,
+    VersionRegistered,
+)
+from logbroker.schemas.domain.schema_log import LogAsRead, SchemaLog
+from logbroker.schemas.domain.state import Outcome, RegisteredSchema, RegistryState
 from logbroker.schemas.errors import (
     CompatibilityNotConfigured,
     IncompatibleSchema,
@@ -34,16 +44,6 @@ from logbroker.schemas.errors import (
     StoreTimeout,
     SubjectNotFound,
 )
-from logbroker.schemas.log_records import (
-    Decided,
-    LevelSet,
-    SubjectDeleted,
-    VersionDeleted,
-    VersionRegistered,
-)
-from logbroker.schemas.schema_log import LogAsRead, SchemaLog
-from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
-from logbroker.schemas.state import Outcome, RegistryState
 
 ATTEMPTS_MAX: Final = 20
 """How often a change is decided again because another registry was faster."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from logbroker.schemas.avro_types import (
+from logbroker.schemas.avro.types import (
     NO_DEFAULT,
     Array,
     AvroType,
@@ -302,14 +302,14 @@ def _against(path: str, needed: str, given: str, kind: str) -> Mismatch:
 
 def _explained(root: _Pair) -> Iterator[Mismatch]:
     """The mismatches that make the root unreadable, in the order of the reader's schema."""
-    told = 0
+    found = 0
     seen = {id(root)}
     todo = [(root, "")]
-    while todo and told < MISMATCHES_MAX:
+    while todo and found < MISMATCHES_MAX:
         pair, path = todo.pop()
         for each in _reasons(pair):
             yield Mismatch(path + each.path or "/", each.problem, each.kind)
-            told += 1
+            found += 1
         for child, step in reversed(list(_culprits(pair))):
             if id(child) not in seen:
                 seen.add(id(child))

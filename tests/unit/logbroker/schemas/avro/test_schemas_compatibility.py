@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logbroker.schemas.avro_parser import AvroParser
-from logbroker.schemas.compatibility import Compatibility, incompatibilities
-from logbroker.schemas.resolution import PAIRS_MAX, mismatches
+from logbroker.schemas.avro.compatibility import Compatibility, incompatibilities
+from logbroker.schemas.avro.parser import AvroParser
+from logbroker.schemas.avro.resolution import PAIRS_MAX, mismatches
 from tests.support.schemas.avro_pairs import SchemaMaker
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "avro" / "compatibility.json"
+GOLDEN = Path(__file__).parents[4] / "golden" / "avro" / "compatibility.json"
 
 
 def problems_of(reader: Any, writer: Any) -> list[str]:

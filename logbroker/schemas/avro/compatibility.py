@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
-from logbroker.schemas.avro_types import AvroType
-from logbroker.schemas.resolution import Mismatch, mismatches
+from logbroker.schemas.avro.resolution import Mismatch, mismatches
+from logbroker.schemas.avro.types import AvroType
 
-TOLD_MAX: Final = 100
-"""The check stops after this many problems."""
+MESSAGES_MAX: Final = 100
+"""The check stops after this many incompatibilities."""
 
 
 class Compatibility(Enum):
@@ -54,15 +54,15 @@ def incompatibilities(
     found: list[str] = []
     for name, old in earlier:
         if level.is_backward:
-            found += _told(mismatches(new, old), "the new schema", name)
+            found += _messages(mismatches(new, old), "the new schema", name)
         if level.is_forward:
-            found += _told(mismatches(old, new), name, "the new schema")
-        if len(found) >= TOLD_MAX:
+            found += _messages(mismatches(old, new), name, "the new schema")
+        if len(found) >= MESSAGES_MAX:
             break
     return found
 
 
-def _told(found: Iterable[Mismatch], reader: str, writer: str) -> Iterator[str]:
+def _messages(found: Iterable[Mismatch], reader: str, writer: str) -> Iterator[str]:
     for each in found:
         sides = f"reader is {reader}, writer is {writer}"
         yield f"{each.path}: {each.problem} ({each.kind}; {sides})"

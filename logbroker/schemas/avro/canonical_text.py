@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from logbroker.schemas.avro_types import PRIMITIVES
+from logbroker.schemas.avro.types import PRIMITIVES
 
 _ORDER: Final = (
     *("type", "name", "namespace", "doc", "aliases"),

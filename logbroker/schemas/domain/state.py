@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from logbroker.schemas.compatibility import Compatibility
-from logbroker.schemas.log_records import (
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
+from logbroker.schemas.domain.log_records import (
     Change,
     LevelSet,
     SubjectDeleted,
@@ -26,7 +27,17 @@ from logbroker.schemas.log_records import (
     digest,
     parse,
 )
-from logbroker.schemas.schema_text import Reference, RegisteredSchema, SchemaText
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as version `version`, from 1 on, of a subject."""
+
+    subject: str
+    version: int
+    id: int
+    schema: SchemaText
+    is_deleted: bool = False
 
 
 class Outcome(StrEnum):

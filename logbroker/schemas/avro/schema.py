@@ -7,11 +7,11 @@ from typing import Any, Final, NoReturn
 
 import fastavro
 
-from logbroker.schemas.avro_parser import AvroParser
-from logbroker.schemas.avro_types import AvroType
-from logbroker.schemas.canonical_text import canonical_text
+from logbroker.schemas.avro.canonical_text import canonical_text
+from logbroker.schemas.avro.parser import AvroParser
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
+from logbroker.schemas.avro.types import AvroType
 from logbroker.schemas.errors import InvalidSchema
-from logbroker.schemas.schema_text import Reference, SchemaText
 
 TEXT_BYTES_MAX: Final = 1_000_000
 """Size of one schema in UTF-8, as received, and as stored with its references: `lookup` can read

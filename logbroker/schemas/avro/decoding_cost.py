@@ -13,7 +13,7 @@ from collections.abc import Callable
 from json import dumps
 from typing import Any, Final, NamedTuple
 
-from logbroker.schemas.avro_json import JSON_BYTES_MAX
+from logbroker.schemas.avro.json_values import JSON_BYTES_MAX
 from logbroker.schemas.reading_errors import UndecodableValue
 
 DEPTH_MAX: Final = 100

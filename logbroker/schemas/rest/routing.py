@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from logbroker.schemas.api import Route
-from logbroker.schemas.rest_refusals import RequestRejected
+from logbroker.schemas.rest.api import Route
+from logbroker.schemas.rest.errors import RequestRejected
 
 FIELDS_MAX: Final = 50
 """Names and values in one query."""

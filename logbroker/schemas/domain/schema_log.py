@@ -3,8 +3,8 @@
 from contextlib import AbstractContextManager
 from typing import Never, Protocol
 
-from logbroker.schemas.log_records import Decided
-from logbroker.schemas.state import RegistryState
+from logbroker.schemas.domain.log_records import Decided
+from logbroker.schemas.domain.state import RegistryState
 
 
 class SchemaLog(Protocol):

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from logbroker.schemas.compatibility import Compatibility
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
 from logbroker.schemas.errors import (
     InvalidCompatibility,
     InvalidSchema,
     InvalidVersion,
     SchemaNotFound,
 )
-from logbroker.schemas.rest_refusals import InvalidMode, OperationNotPermitted, RequestRejected
-from logbroker.schemas.schema_text import Reference, SchemaText
+from logbroker.schemas.rest.errors import InvalidMode, OperationNotPermitted, RequestRejected
 
 VERSION_MAX: Final = 2**31 - 1
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logbroker.schemas.avro_parser import DEPTH_MAX, NAMES_MAX
-from logbroker.schemas.avro_schema import REFERENCES_MAX, TEXT_BYTES_MAX, parse
-from logbroker.schemas.canonical_text import canonical_text
+from logbroker.schemas.avro.canonical_text import canonical_text
+from logbroker.schemas.avro.parser import DEPTH_MAX, NAMES_MAX
+from logbroker.schemas.avro.schema import REFERENCES_MAX, TEXT_BYTES_MAX, parse
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
 from logbroker.schemas.errors import InvalidSchema
-from logbroker.schemas.schema_text import Reference, SchemaText
 from tests.support.schemas.avro_pairs import SchemaMaker
 
 

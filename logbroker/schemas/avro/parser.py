@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from logbroker.schemas.avro_types import (
+from logbroker.schemas.avro.default_values import DefaultCheck, TooManyDefaults
+from logbroker.schemas.avro.types import (
     NO_DEFAULT,
     PRIMITIVES,
     Array,
@@ -27,7 +28,6 @@ from logbroker.schemas.avro_types import (
     RecordType,
     Union,
 )
-from logbroker.schemas.default_values import DefaultCheck, TooManyDefaults
 from logbroker.schemas.errors import InvalidSchema
 
 DEPTH_MAX: Final = 64

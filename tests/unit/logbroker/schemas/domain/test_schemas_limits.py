@@ -2,11 +2,11 @@
 
 import pytest
 
-from logbroker.schemas import decisions
-from logbroker.schemas.compatibility import Compatibility
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import SchemaText
+from logbroker.schemas.domain import decisions
+from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.errors import RegistryFull
-from logbroker.schemas.registry import SchemaRegistry
-from logbroker.schemas.schema_text import SchemaText
 from tests.support.schemas.memory_log import MemoryLog
 
 TEXT_BYTES = 900_000

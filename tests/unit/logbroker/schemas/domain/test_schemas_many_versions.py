@@ -6,10 +6,10 @@ import tracemalloc
 
 import pytest
 
-from logbroker.schemas.compatibility import TOLD_MAX, Compatibility
-from logbroker.schemas.registry import SchemaRegistry
-from logbroker.schemas.resolution import MISMATCHES_MAX
-from logbroker.schemas.schema_text import SchemaText
+from logbroker.schemas.avro.compatibility import MESSAGES_MAX, Compatibility
+from logbroker.schemas.avro.resolution import MISMATCHES_MAX
+from logbroker.schemas.avro.schema_text import SchemaText
+from logbroker.schemas.domain.registry import SchemaRegistry
 from tests.support.schemas.memory_log import MemoryLog
 
 
@@ -50,11 +50,11 @@ def test_the_number_of_reported_problems_is_limited(
     registry: SchemaRegistry,
 ) -> None:
     registry.set_compatibility("s", Compatibility.NONE)
-    for version in range(1, TOLD_MAX):
+    for version in range(1, MESSAGES_MAX):
         fixed = [{"type": "fixed", "name": f"F{n}", "size": version} for n in range(50)]
         fields = [{"name": f"f{n}", "type": each} for n, each in enumerate(fixed)]
         schema = {"type": "record", "name": "R", "fields": fields}
         registry.register("s", SchemaText(json.dumps(schema)))
     registry.set_compatibility("s", Compatibility.FULL_TRANSITIVE)
     new = SchemaText(json.dumps({**schema, "fields": [{**each, "type": "int"} for each in fields]}))
-    assert TOLD_MAX <= len(registry.check("s", None, new)) < TOLD_MAX + 2 * MISMATCHES_MAX
+    assert MESSAGES_MAX <= len(registry.check("s", None, new)) < MESSAGES_MAX + 2 * MISMATCHES_MAX

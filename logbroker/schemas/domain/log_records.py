@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from logbroker.schemas.compatibility import Compatibility
-from logbroker.schemas.schema_text import Reference, SchemaText
+from logbroker.schemas.avro.compatibility import Compatibility
+from logbroker.schemas.avro.schema_text import Reference, SchemaText
 
 DIGEST_BYTES: Final = 16
 """128 bits: no second record with the same digest can be found."""
@@ -95,10 +95,10 @@ def digest(key: bytes, value: bytes) -> str:
 def parse(key: bytes, value: bytes) -> Decided | None:
     """The change of a record; None if it is not a record of this registry."""
     try:
-        named = _from_bytes(key)
-        told = _from_bytes(value)
-        change = _READERS[named["keytype"]](named, told)
-        return Decided(change, _link(told["after"]))
+        key_members = _from_bytes(key)
+        value_members = _from_bytes(value)
+        change = _READERS[key_members["keytype"]](key_members, value_members)
+        return Decided(change, _link(value_members["after"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -106,11 +106,12 @@ def parse(key: bytes, value: bytes) -> Decided | None:
 def _members(change: Change) -> tuple[dict[str, Any], dict[str, Any]]:
     match change:
         case VersionRegistered():
-            told = {"id": change.id, "schema": change.schema.text, "deleted": False}
-            return _version_key(change), _place(change) | told | _references(change.schema)
+            content = {"id": change.id, "schema": change.schema.text, "deleted": False}
+            content |= _references(change.schema)
+            return _version_key(change), _subject_version(change) | content
         case VersionDeleted():
-            told = {"id": change.id, "deleted": True, "permanent": change.is_permanent}
-            return _version_key(change), _place(change) | told
+            content = {"id": change.id, "deleted": True, "permanent": change.is_permanent}
+            return _version_key(change), _subject_version(change) | content
         case SubjectDeleted():
             key = {"keytype": "DELETE_SUBJECT", "subject": change.subject, "magic": 0}
             return key, {"subject": change.subject, "permanent": change.is_permanent}
@@ -120,10 +121,10 @@ def _members(change: Change) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _version_key(change: VersionRegistered | VersionDeleted) -> dict[str, Any]:
-    return {"keytype": "SCHEMA"} | _place(change) | {"magic": 1}
+    return {"keytype": "SCHEMA"} | _subject_version(change) | {"magic": 1}
 
 
-def _place(change: VersionRegistered | VersionDeleted) -> dict[str, Any]:
+def _subject_version(change: VersionRegistered | VersionDeleted) -> dict[str, Any]:
     return {"subject": change.subject, "version": change.version}
 
 

@@ -1,6 +1,5 @@
 """Explains why a batch is rejected."""
 
-from logbroker.config import LogConfig
 from logbroker.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -29,9 +28,10 @@ CODEC_MAX = 4
 """The last codec, zstd; the maximum of the attributes under `PLAIN_ATTRIBUTES_MASK`."""
 
 
-def rejection(batch: memoryview, config: LogConfig) -> RequestRefused:
+def rejection(batch: memoryview, max_message_bytes: int, segment_bytes: int) -> RequestRefused:
     """Return the error of a batch that `PartitionLog.append` rejects.
 
+    The limits are the topic's `max.message.bytes` and `segment.bytes`.
     The order of the checks is Kafka's: format, number of batches, size, CRC, header fields.
 
     Source: Kafka, `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`,
@@ -42,20 +42,23 @@ def rejection(batch: memoryview, config: LogConfig) -> RequestRefused:
     if len(batch) < HEADER_BYTES:
         return CorruptBatch(f"{len(batch)} bytes are shorter than a batch header of {HEADER_BYTES}")
     header = read_header(batch)
-    return _check_size(len(batch), header, config) or _check_content(batch, header)
+    if HEADER_BYTES <= header.size < len(batch):
+        surplus = len(batch) - header.size
+        return InvalidRecord(f"{surplus} bytes follow the batch; allowed: one batch")
+    if header.size != len(batch):
+        return CorruptBatch(f"batch size is {header.size} in its header, but {len(batch)} bytes")
+    return _check_size(header.size, max_message_bytes, segment_bytes) or _check_content(
+        batch, header
+    )
 
 
-def _check_size(size: int, header: BatchHeader, config: LogConfig) -> RequestRefused | None:
-    if HEADER_BYTES <= header.size < size:
-        return InvalidRecord(f"{size - header.size} bytes follow the batch; allowed: one batch")
-    if header.size != size:
-        return CorruptBatch(f"batch size is {header.size} in its header, but {size} bytes")
-    if size > config.max_message_bytes:
-        allowed = config.max_message_bytes
-        return MessageTooLarge(f"the batch has {size} bytes; max.message.bytes is {allowed}")
-    if size > config.segment_bytes:
-        allowed = config.segment_bytes
-        return RecordListTooLarge(f"the batch has {size} bytes; segment.bytes is {allowed}")
+def _check_size(size: int, max_message_bytes: int, segment_bytes: int) -> RequestRefused | None:
+    if size > max_message_bytes:
+        return MessageTooLarge(
+            f"the batch has {size} bytes; max.message.bytes is {max_message_bytes}"
+        )
+    if size > segment_bytes:
+        return RecordListTooLarge(f"the batch has {size} bytes; segment.bytes is {segment_bytes}")
     return None
 
 

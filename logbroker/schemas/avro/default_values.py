@@ -6,7 +6,7 @@ Source: Avro 1.12 specification, "Complex Types", the table "field default value
 from collections.abc import Iterator
 from typing import Any, Final
 
-from logbroker.schemas.avro_types import (
+from logbroker.schemas.avro.types import (
     NO_DEFAULT,
     Array,
     AvroType,

@@ -1,0 +1,1 @@
+"""Avro: schemas, their compatibility, their canonical text, and the cost of decoding; no I/O."""

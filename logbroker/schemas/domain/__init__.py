@@ -1,0 +1,1 @@
+"""The rules of the registry: its state, its log records, its operations; no I/O and no clock."""
