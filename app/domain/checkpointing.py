@@ -142,8 +142,18 @@ class DeliveryLedger:
         self._hours = _HourCounts()
         # If statuses are unknown for some events, none are counted: sums must match the counts.
         self._statuses = None if statuses is None else _by_number(statuses)
-        self.events_above_checkpoint = 0
-        """The number of events above the checkpoint, settled or not."""
+        self._events_above_checkpoint = 0
+        self._recorded_events = counts.delivered + counts.failed
+
+    @property
+    def events_to_record(self) -> int:
+        """The number of events between the last stored checkpoint and the current one."""
+        return self._delivered + self._failed - self._recorded_events
+
+    @property
+    def events_above_recorded(self) -> int:
+        """The number of events above the last stored checkpoint, settled or not."""
+        return self._events_above_checkpoint + self.events_to_record
 
     def add_entry(
         self, offset: int, end: int, hours: HourCounts, duplicates: HourCounts = _NONE
@@ -153,7 +163,7 @@ class DeliveryLedger:
         # Otherwise events settled before `advance_position` would count above the checkpoint.
         self._position = end
         self._entries.append(entry)
-        self.events_above_checkpoint += entry.events
+        self._events_above_checkpoint += entry.events
         return entry
 
     def add_duplicates(self, end: int, duplicates: HourCounts) -> None:
@@ -198,6 +208,7 @@ class DeliveryLedger:
 
     def forget_recorded(self, checkpoint: Checkpoint) -> None:
         """Drop the failures and hours of a checkpoint that is stored."""
+        self._recorded_events = checkpoint.counts.delivered + checkpoint.counts.failed
         del self._failures[: len(checkpoint.failures)]
         self._hours.subtract(checkpoint.hours)
 
@@ -208,7 +219,7 @@ class DeliveryLedger:
         self._offset = entries[0].offset if entries else self._position
 
     def _count(self, entry: Entry, failures: Sequence[Failure]) -> None:
-        self.events_above_checkpoint -= entry.events
+        self._events_above_checkpoint -= entry.events
         self._delivered += entry.events - len(failures)
         self._hours.add_settled(entry.hours, entry.failed_hours)
         if self._statuses is not None:

@@ -2,22 +2,19 @@
 
 import asyncio
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Final
 
 from app.delivery.batch import BatchBuilder
-from app.domain.checkpointing import Checkpoint, DeliveryLedger
 from app.domain.dedupe import SeenHashes
-from app.domain.model import Claim, OffsetRange, Replay
+from app.domain.model import Claim, OffsetRange
 from app.domain.options import Source
 from app.domain.rates import RateLimiter
 from app.domain.retry import RetryPolicy
-from app.domain.samples import SampleSchedule
 from app.log.errors import LogError
 from app.log.reader import ReplayReader
-from app.log.replay_outcomes import ReplayOutcome
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
+from app.replay_workers.checkpoints import CheckpointRecorder
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.endpoint import ReplayEndpoint
 from app.replay_workers.errors import LeaseLost, ReplayPostponed, ReplayRefused
@@ -62,9 +59,8 @@ class ReplayDelivery:
         self._lease = lease
         self._dependencies = dependencies
         self.resume_at = offsets.start if replay.checkpoint is None else replay.checkpoint
-        self._ledger = DeliveryLedger(self.resume_at, replay.counts, replay.status_counts)
-        self._recorded = self._ledger.checkpoint()
-        self._samples = SampleSchedule(_age_ms(replay), _monotonic_ms())
+        self._checkpoints = CheckpointRecorder(claim, self.resume_at, lease, dependencies)
+        self._ledger = self._checkpoints.ledger
         self._sender = self._new_sender()
         self._queue: ReplayQueue | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -73,7 +69,7 @@ class ReplayDelivery:
     @property
     def counts_by_name(self) -> dict[str, int]:
         """The counts of the last stored checkpoint."""
-        return asdict(self._recorded.counts)
+        return asdict(self._checkpoints.recorded.counts)
 
     @property
     def is_complete(self) -> bool:
@@ -83,7 +79,7 @@ class ReplayDelivery:
     @property
     def remaining(self) -> int:
         """The number of offsets above the last stored checkpoint."""
-        return max(0, self._offsets.end - self._recorded.offset)
+        return max(0, self._offsets.end - self._checkpoints.recorded.offset)
 
     async def run(self) -> None:
         """Deliver until all is settled, or until stopped.
@@ -99,9 +95,7 @@ class ReplayDelivery:
         """
         if self.is_complete:
             return
-        is_sent = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._record_until(is_sent))
             watch = group.create_task(self._watch_webhook())
             self._queue = ReplayQueue(
                 self._ledger,
@@ -110,10 +104,12 @@ class ReplayDelivery:
                 or self._dependencies.settings.max_in_flight,
                 batch_events_max=self._batch_events_max,
                 start_task=group.create_task,
+                request_checkpoint=self._checkpoints.request,
             )
+            group.create_task(self._record_regularly(self._queue))
             self._reading = group.create_task(self._read(self._queue))
             await self._queue.deliveries.wait_until_done()
-            is_sent.set()
+            self._checkpoints.finish()
             watch.cancel()
         reason = self._reason
         if isinstance(reason, ReplayRefused) or (reason is not None and not self.is_complete):
@@ -136,57 +132,11 @@ class ReplayDelivery:
         Raises:
             LeaseLost: another worker may have the replay.
         """
-        checkpoint = self._ledger.checkpoint()
-        if checkpoint == self._recorded and not even_if_unchanged:
-            return
-        await self._publish_outcome(checkpoint)
-        with_sample = self._samples.is_due(_monotonic_ms()) or even_if_unchanged
-        await self._lease.write(
-            lambda store, lease: store.checkpoint(
-                lease,
-                checkpoint.offset,
-                checkpoint.counts,
-                checkpoint.failures,
-                checkpoint.statuses,
-                with_sample=with_sample,
-            )
-        )
-        self._ledger.forget_recorded(checkpoint)
-        self._dependencies.metrics.count_events(self._recorded.counts, checkpoint.counts)
-        self._recorded = checkpoint
+        await self._checkpoints.record(even_if_unchanged=even_if_unchanged)
 
-    async def _publish_outcome(self, checkpoint: Checkpoint) -> None:
-        """Publish to `replay_outcomes` what lies between the last checkpoint and this one."""
-        start, epoch = self._recorded.offset, self._claim.lease.epoch
-        # A range without events is published too where an earlier worker may have published
-        # another range with the same start.
-        is_resumed = start == self.resume_at and epoch > 1
-        if checkpoint.offset == start or not (checkpoint.hours or is_resumed):
-            return
-        replay = self._claim.replay
-        await self._dependencies.outcome_publisher.publish_outcome(
-            ReplayOutcome(
-                replay.id,
-                replay.webhook_id,
-                self._dependencies.settings.origin,
-                replay.source,
-                epoch,
-                start,
-                checkpoint.offset,
-                time.time_ns() // 1_000_000,
-                checkpoint.hours,
-            )
-        )
-
-    async def _record_until(self, is_sent: asyncio.Event) -> None:
-        """Store checkpoints regularly. One in progress is awaited: cut off, it would run twice."""
+    async def _record_regularly(self, queue: ReplayQueue) -> None:
         try:
-            while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._dependencies.settings.checkpoint_interval_s):
-                        await is_sent.wait()
-                        return
-                await self.record()
+            await self._checkpoints.run(queue.wake_reader)
         except LeaseLost as lost:
             self.stop(lost)
 
@@ -224,6 +174,7 @@ class ReplayDelivery:
                 settings.retry_attempts_max, settings.retry_base_s, settings.retry_cap_s
             ),
             lease=self._lease,
+            checkpoint_age=self._checkpoints.age,
             rate_limiter=RateLimiter(self._options.max_events_per_second, time.monotonic()),
             refused=self.stop,
             is_batched=self._options.batch_size > 1,
@@ -248,14 +199,3 @@ class ReplayDelivery:
             BatchBuilder(self._batch_events_max),
             resume_at=self.resume_at,
         )
-
-
-def _age_ms(replay: Replay) -> int:
-    """How long ago a replay that was just claimed was started, by the database's clock."""
-    if replay.heartbeat_ms is None or replay.started_ms is None:
-        return 0
-    return replay.heartbeat_ms - replay.started_ms
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

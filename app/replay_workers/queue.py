@@ -15,8 +15,9 @@ BYTES_MAX: Final = 8 * 2**20
 """Bytes of batches that one replay holds; a single larger batch is accepted alone."""
 
 EVENTS_MAX: Final = 10_000
-"""Events above the checkpoint, settled or not. An event that is retried holds the checkpoint back
-while later ones are delivered; this limits what a takeover would deliver twice."""
+"""Events above the stored checkpoint, settled or not. An event that is retried holds the checkpoint
+back while later ones are delivered, and so does a database that does not respond; this limits what
+a takeover would deliver twice."""
 
 BATCHES_PER_SENDER: Final = 2
 """So that no sender task waits for the reader, however many events a batch has."""
@@ -42,8 +43,10 @@ class ReplayQueue:
         in_flight_max: int,
         batch_events_max: int,
         start_task: StartTask,
+        request_checkpoint: Callable[[], None],
     ) -> None:
         self._ledger = ledger
+        self._request_checkpoint = request_checkpoint
         self._events_max = max(EVENTS_MAX, BATCHES_PER_SENDER * in_flight_max * batch_events_max)
         self._has_changed = asyncio.Event()
         self.deliveries = DeliveryQueue[QueuedBatch](
@@ -75,14 +78,20 @@ class ReplayQueue:
         failed_hours = _failed_hours(failures, queued.batch) if failures else {}
         self._ledger.settle(queued.entry, delivered, failures, failed_hours)
         self.deliveries.remove(queued)
+        # Early enough that a fast replay does not wait for the next interval.
+        if self._ledger.events_to_record >= self._events_max // 2:
+            self._request_checkpoint()
+        self._has_changed.set()
+
+    def wake_reader(self) -> None:
+        """Let `add_batches` continue after a checkpoint was stored."""
         self._has_changed.set()
 
     def _has_room(self, batch: Batch) -> bool:
         size_bytes = self.deliveries.size_bytes
-        if not size_bytes:
-            return True
-        events = self._ledger.events_above_checkpoint + len(batch.events)
-        return events <= self._events_max and size_bytes + batch.size_bytes <= BYTES_MAX
+        if size_bytes and size_bytes + batch.size_bytes > BYTES_MAX:
+            return False
+        return self._ledger.events_above_recorded + len(batch.events) <= self._events_max
 
 
 def _failed_hours(failures: Sequence[Failure], batch: Batch) -> HourCounts:

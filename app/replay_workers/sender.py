@@ -26,6 +26,7 @@ from app.domain.rates import RateLimiter
 from app.domain.retry import GONE, GiveUp, RetryPolicy
 from app.domain.windows import format_time
 from app.log.event import LoggedEvent
+from app.replay_workers.checkpoints import CheckpointAge
 from app.replay_workers.endpoint import ReplayEndpoint
 from app.replay_workers.errors import ReceiverGone, ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
@@ -73,6 +74,7 @@ class ReplaySender:
     attempts: AttemptSender
     policy: RetryPolicy
     lease: LeaseKeeper
+    checkpoint_age: CheckpointAge
     rate_limiter: RateLimiter
     refused: Callable[[ReplayRefused], None]
     is_batched: bool = False
@@ -172,6 +174,7 @@ class ReplaySender:
 
     async def _attempt(self, message: WebhookMessage) -> Attempt:
         await self.lease.wait_until_held()
+        await self.checkpoint_age.wait_until_within_limit()
         task = asyncio.current_task()
         self.in_request.add(task)
         try:
@@ -195,7 +198,9 @@ class ReplaySender:
         return attempt
 
     def _may_start(self) -> bool:
-        return self.lease.is_held() and not self._is_stopping
+        return (
+            self.lease.is_held() and self.checkpoint_age.is_within_limit() and not self._is_stopping
+        )
 
     def _refusal(self, events: Sequence[LoggedEvent], given_up: GivenUp) -> ReplayRefused | None:
         """Why the replay must stop, if it must."""

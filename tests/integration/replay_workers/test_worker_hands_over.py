@@ -1,12 +1,17 @@
 """A replay that changes workers: takeover, stop, lost lease, release."""
 
 import asyncio
+import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from app.domain.model import Counts, OffsetRange, Window
 from app.domain.states import ReplayState
 from app.replay_workers.job import CLAIMS_WITHOUT_PROGRESS_MAX
+from app.replay_workers.queue import EVENTS_MAX
+from app.webhooks.receiver import ReceivedWebhook
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
 
@@ -84,6 +89,46 @@ def test_a_worker_whose_replay_was_taken_over_sends_nothing_more(bench: Bench) -
             stopping.set()
         taken_over = bench.store.replay(replay.id)
         assert (taken_over.worker, taken_over.counts) == ("another worker", Counts())
+
+    asyncio.run(scenario())
+
+
+def test_while_the_database_is_frozen_a_bounded_number_of_events_is_delivered(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.replay_workers.checkpoints.UNSTORED_S_MAX", 0.5)
+    count = 2 * EVENTS_MAX
+
+    def delivered() -> list[int]:
+        return [each["n"] for webhook in bench.received for each in json.loads(webhook.body)]
+
+    async def scenario() -> None:
+        bench.change(lease_s=60.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, count))
+        replay = bench.replay(webhook, batch_size=100)
+        with closing(sqlite3.connect(bench.settings.database.removeprefix("sqlite:///"))) as lock:
+            # From the first request on, another process holds the lock of all writers.
+            lock.isolation_level = None
+
+            def freeze(_: ReceivedWebhook) -> None:
+                if not lock.in_transaction:
+                    lock.execute("BEGIN IMMEDIATE")
+
+            bench.on_webhook = freeze
+            async with bench.worker():
+                await until_async(
+                    lambda: "checkpoint-overdue" in caplog.messages or len(delivered()) == count,
+                    "deliveries wait for the checkpoint",
+                )
+                stored = bench.store.replay(replay.id).checkpoint
+                assert stored is not None
+                assert len([n for n in delivered() if n >= stored]) <= EVENTS_MAX
+                bench.on_webhook = lambda _: None
+                lock.execute("ROLLBACK")
+                replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=count)
+        assert sorted(delivered()) == list(range(count))
 
     asyncio.run(scenario())
 

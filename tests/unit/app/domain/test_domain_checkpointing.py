@@ -89,24 +89,28 @@ def test_a_failure_above_the_checkpoint_is_not_reported_yet() -> None:
     assert ledger.checkpoint().failures == (failure(1),)
 
 
-def test_events_above_the_checkpoint_are_counted() -> None:
-    ledger = DeliveryLedger(0, Counts())
+def test_events_above_the_stored_checkpoint_are_counted() -> None:
+    ledger = DeliveryLedger(0, Counts(delivered=7, failed=2))
     blocked = ledger.add_entry(0, 1, ONE)
     for offset in (1, 2, 3):
         ledger.settle(ledger.add_entry(offset, offset + 1, ONE), TAKEN)
-    assert ledger.events_above_checkpoint == 4
+    assert (ledger.events_above_recorded, ledger.events_to_record) == (4, 0)
     ledger.settle(blocked, TAKEN)
-    assert ledger.events_above_checkpoint == 0
+    assert (ledger.events_above_recorded, ledger.events_to_record) == (4, 4)
+    stored = ledger.checkpoint()
+    ledger.settle(ledger.add_entry(4, 5, ONE), {}, [failure(4)])
+    ledger.forget_recorded(stored)
+    assert (ledger.events_above_recorded, ledger.events_to_record) == (1, 1)
 
 
 def test_events_of_one_entry_are_settled_together() -> None:
     ledger = DeliveryLedger(0, Counts())
     entry = ledger.add_entry(3, 9, {0: 4}, {0: 2})
-    assert ledger.events_above_checkpoint == 4
+    assert ledger.events_above_recorded == 4
     assert ledger.checkpoint() == Checkpoint(3, Counts(), ())
     ledger.settle(entry, {200: 2}, [failure(5), failure(8)])
     assert ledger.checkpoint() == Checkpoint(9, Counts(2, 2, 2), (failure(5), failure(8)))
-    assert ledger.events_above_checkpoint == 0
+    assert ledger.events_to_record == 4
 
 
 def test_statuses_cover_only_events_below_the_checkpoint() -> None:

@@ -1,6 +1,7 @@
-"""The queue of a replay holds a bounded number of bytes."""
+"""The queue of a replay holds a bounded number of bytes, and of events that are not stored."""
 
 import asyncio
+from collections.abc import Callable
 
 from app.delivery.batch import BatchBuilder
 from app.domain.checkpointing import DeliveryLedger
@@ -8,17 +9,26 @@ from app.domain.model import Counts
 from app.log.event import LoggedEvent
 from app.replay_workers import queue as queue_module
 from app.replay_workers.queue import QueuedBatch, ReplayQueue
+from tests.support.processes.waiting import until_async
 
 
 def event(offset: int, size: int) -> LoggedEvent:
     return LoggedEvent(offset, 0, b"wh", f"evt_{offset}", "t", b"x" * size)
 
 
-async def new_queue(ledger: DeliveryLedger, sent: list[QueuedBatch]) -> ReplayQueue:
-    """A queue whose batches are collected in `sent` and not settled."""
+async def new_queue(
+    ledger: DeliveryLedger,
+    sent: list[QueuedBatch],
+    *,
+    is_settled: bool = False,
+    request_checkpoint: Callable[[], None] = lambda: None,
+) -> ReplayQueue:
+    """A queue whose batches are collected in `sent`, and settled if `is_settled`."""
 
-    async def collect(_queue: ReplayQueue, queued: QueuedBatch) -> None:
+    async def collect(queue: ReplayQueue, queued: QueuedBatch) -> None:
         sent.append(queued)
+        if is_settled:
+            queue.settle(queued, {200: len(queued.batch.events)}, ())
 
     return ReplayQueue(
         ledger,
@@ -26,6 +36,7 @@ async def new_queue(ledger: DeliveryLedger, sent: list[QueuedBatch]) -> ReplayQu
         in_flight_max=1,
         batch_events_max=1,
         start_task=asyncio.get_running_loop().create_task,
+        request_checkpoint=request_checkpoint,
     )
 
 
@@ -41,11 +52,11 @@ def test_reading_waits_until_enough_is_settled() -> None:
             await asyncio.sleep(0)
         assert len(sent) == 3  # a fourth would exceed the limit by its comma
         assert not reading.done()
-        assert ledger.events_above_checkpoint == 3
+        assert ledger.events_above_recorded == 3
         for queued in tuple(sent):
             queue.settle(queued, {200: 1}, ())
         await asyncio.wait_for(reading, 10)
-        assert ledger.events_above_checkpoint == 3
+        assert (ledger.events_to_record, ledger.events_above_recorded) == (3, 6)
 
     asyncio.run(scenario())
 
@@ -57,6 +68,34 @@ def test_one_event_larger_than_the_limit_is_accepted_alone() -> None:
         builder = BatchBuilder(1)
         builder.add_event(event(0, 2 * queue_module.BYTES_MAX))
         await asyncio.wait_for(queue.add_batches(builder.take_completed(1)), 10)
-        assert ledger.events_above_checkpoint == 1
+        assert ledger.events_above_recorded == 1
+
+    asyncio.run(scenario())
+
+
+def test_reading_waits_until_what_is_delivered_is_stored() -> None:
+    async def scenario() -> None:
+        ledger, sent = DeliveryLedger(0, Counts()), list[QueuedBatch]()
+        requests: list[int] = []
+        queue = await new_queue(
+            ledger,
+            sent,
+            is_settled=True,
+            request_checkpoint=lambda: requests.append(ledger.events_to_record),
+        )
+        builder = BatchBuilder(1)
+        for offset in range(2 * queue_module.EVENTS_MAX):
+            builder.add_event(event(offset, 1))
+        completed = builder.take_completed(2 * queue_module.EVENTS_MAX)
+        reading = asyncio.create_task(queue.add_batches(completed))
+        await until_async(lambda: len(sent) == queue_module.EVENTS_MAX, "all that is admitted")
+        await asyncio.sleep(0)
+        # Every event is delivered, and none is stored: a takeover would repeat all of them.
+        assert not reading.done()
+        assert ledger.events_above_recorded == queue_module.EVENTS_MAX
+        assert requests[0] == queue_module.EVENTS_MAX // 2
+        ledger.forget_recorded(ledger.checkpoint())
+        queue.wake_reader()
+        await asyncio.wait_for(reading, 10)
 
     asyncio.run(scenario())

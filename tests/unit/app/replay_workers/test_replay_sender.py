@@ -11,6 +11,7 @@ from app.domain.model import Counts, NewReplay, NewWebhook, Window
 from app.domain.rates import RateLimiter
 from app.domain.retry import RetryPolicy
 from app.log.event import LoggedEvent
+from app.replay_workers.checkpoints import CheckpointAge
 from app.replay_workers.endpoint import ReplayEndpoint
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.metrics import WorkerMetrics
@@ -52,6 +53,7 @@ def test_a_lease_that_expires_while_a_connection_is_opened_costs_no_attempt(tmp_
                     sent_s=0,
                     clock=lambda: next(times_s, 0.0),
                 ),
+                checkpoint_age=CheckpointAge(3_600),
                 rate_limiter=RateLimiter(1_000_000, 0.0),
                 refused=lambda _reason: None,
             )
@@ -61,6 +63,7 @@ def test_a_lease_that_expires_while_a_connection_is_opened_costs_no_attempt(tmp_
                 in_flight_max=1,
                 batch_events_max=1,
                 start_task=group.create_task,
+                request_checkpoint=lambda: None,
             )
             event = LoggedEvent(7, 1, None, "evt_1", "made", b"{}")
             await queue.add_batches(CompletedBatches([Batch([event], {0: 1}, 3, 8, {}, {})], {}, 8))
