@@ -12,6 +12,7 @@ from app.console.formats import NOTHING, count
 from app.console.rendering import render_page
 from app.console.sessions import OperatorDependency
 from app.console.urls import page_url
+from app.domain.handovers import HANDS_OVER
 from app.domain.pipeline import SUBJECT_CHARS_MAX
 from app.domain.processes import Process
 from app.http.dependencies import Cursor, ServicesDependency
@@ -169,6 +170,7 @@ async def processes_page(
 def describe_process(process: Process) -> str:
     """Return the details that a process reports, in words."""
     details = dict(process.details)
+    details.pop(HANDS_OVER, None)
     words = [] if details.pop("ready", 1) else ["waiting for partitions"]
     words += [
         _DETAIL_WORDS.get(name, name + ": {}").format(count(number))

@@ -103,6 +103,10 @@ class DeliveryQueue(Generic[D]):
         """Make some deliveries not ready."""
         self._ready = deque(each for each in self._ready if not is_withdrawn(each))
 
+    def contains_any(self, is_wanted: Callable[[D], bool]) -> bool:
+        """Whether it holds one of some deliveries."""
+        return any(is_wanted(each) for each in self._deliveries)
+
     def remove_all(self, is_removed: Callable[[D], bool]) -> list[D]:
         """Remove some deliveries that are not ready, and return them."""
         removed = [each for each in self._deliveries if is_removed(each)]

@@ -15,6 +15,7 @@ from typing import Final
 
 from app.domain.dedupe import RecentDigests, event_digest, lasting_digest
 from app.domain.delivery import LiveOutcome
+from app.domain.handovers import LIVE_AGE_MS_MAX, LiveHandover
 from app.domain.partition_progress import (
     InvalidCommitMetadata,
     PartitionCommit,
@@ -24,6 +25,7 @@ from app.domain.partition_progress import (
 from app.domain.tallies import SettledDelivery, TallyCounter
 from app.live.commits import commit_regularly
 from app.live.delivery import DeliveryPartition, LiveDelivery
+from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
 from app.live.mirrored import PAUSED_FOR_MIRRORED, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
@@ -36,9 +38,6 @@ from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERY_LOG
 
 GROUP: Final = "rewind-delivery"
-
-AGE_MS_MAX: Final = 86_400_000
-"""An older event is not delivered live; its owner can request a replay."""
 
 RECENT_MAX: Final = 100_000
 """Delivered events remembered to detect copies; each costs about 100 bytes."""
@@ -68,8 +67,10 @@ class Deliverer:
         tallies: TallyCounter,
         metrics: LiveMetrics,
         origin: str,
+        handovers: Handovers,
         reports: ReceivedReports | None = None,
     ) -> None:
+        self._handovers = handovers
         self._outcomes = outcomes
         self._mirrored = mirrored
         self._tallies = tallies
@@ -80,6 +81,8 @@ class Deliverer:
         self._queues: dict[str, WebhookQueue] = {}
         self._waiting: dict[int, LiveDelivery] = {}
         self._recent = RecentDigests(RECENT_MAX)
+        self._last_outcomes: dict[str, int] = {}
+        """By handover, how many outcomes must be written before it is acknowledged."""
         self._reader: GroupReader | None = None
         self._context: QueueContext | None = None
 
@@ -115,6 +118,8 @@ class Deliverer:
             if committed is None and bounds.low < bounds.high
         }
         await self._mirrored.store_unread(skipped)
+        # The process that had the partitions before may have acknowledged a handover just now.
+        await self._handovers.try_to_refresh()
         return {partition: self._begin(partition, *each) for partition, each in positions.items()}
 
     def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
@@ -166,6 +171,23 @@ class Deliverer:
             for digest in lost:
                 del self._waiting[digest]
 
+    def hand_over(self, handover: LiveHandover) -> bool:
+        """Send no more events of a handover; whether their outcomes are in the log.
+
+        False if another process has the partition.
+        """
+        partition = self._partitions.get(handover.offsets.partition)
+        if partition is None or partition.is_revoked:
+            return False
+        queue = self._queues.get(handover.webhook_id)
+        if queue is not None and not queue.hand_over(handover):
+            return False
+        last = self._last_outcomes.setdefault(handover.replay_id, self._outcomes.added_count)
+        if self._outcomes.written_count < last:
+            return False
+        del self._last_outcomes[handover.replay_id]
+        return True
+
     def cancel_senders(self) -> None:
         """Cancel all requests in flight."""
         for queue in self._queues.values():
@@ -214,6 +236,9 @@ class Deliverer:
         assert self._context is not None
         if is_duplicate or self._context.table.webhook(delivery.webhook_id) is None:
             return None
+        if delivery.handover is not None:
+            # The replay, which brings the event, counts for what is missed until its creation.
+            now_ms = delivery.handover.requested_ms - 1
         return SettledDelivery(
             delivery.webhook_id, outcome, delivery.event.timestamp_ms, now_ms, delivery.took_ms
         )
@@ -278,7 +303,10 @@ class Deliverer:
         elif first := self._waiting.get(digest):
             self._metrics.duplicates.inc()
             first.copies.append((partition, event))
-        elif event.timestamp_ms < now_ms - AGE_MS_MAX:
+        elif handover := self._handovers.of(delivery):
+            delivery.handover = handover
+            self.record_outcome(delivery, LiveOutcome.SKIPPED, None, handover.reason)
+        elif event.timestamp_ms < now_ms - LIVE_AGE_MS_MAX:
             reason = "the event was more than a day old when it was read"
             self.record_outcome(delivery, LiveOutcome.SKIPPED, None, reason)
         else:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from app.domain.handovers import LiveHandover
 from app.domain.partition_progress import PartitionProgress
 from app.log.event import LoggedEvent
 from app.log.group_position import Committed
@@ -36,7 +37,8 @@ class DeliveryPartition:
 class LiveDelivery:
     """An event for one webhook. `copies` are duplicates that are settled with it.
 
-    `size_bytes` is the size of the body, `took_ms` the duration of the last attempt.
+    `size_bytes` is the size of the body, `took_ms` the duration of the last attempt. `handover` is
+    that of the replay which sends the event instead.
     """
 
     partition: DeliveryPartition
@@ -48,4 +50,13 @@ class LiveDelivery:
     size_bytes: int
     attempts: int = 0
     took_ms: float | None = None
+    is_in_flight: bool = False
+    handover: LiveHandover | None = None
     copies: list[tuple[DeliveryPartition, LoggedEvent]] = field(default_factory=list)
+
+    def belongs_to(self, handover: LiveHandover) -> bool:
+        """Whether a replay of its webhook has taken it over."""
+        event = self.event
+        return handover.includes(
+            self.partition.partition, event.offset, event.timestamp_ms, event.event_type
+        )

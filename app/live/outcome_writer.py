@@ -30,6 +30,10 @@ class OutcomeWriter:
         self._publisher = publisher
         self._pending: list[_PendingRecord] = []
         self._has_pending = asyncio.Event()
+        self.added_count = 0
+        """The number of records that were added."""
+        self.written_count = 0
+        """The number of records that the log has acknowledged, the first ones."""
 
     @property
     def waiting(self) -> int:
@@ -38,6 +42,7 @@ class OutcomeWriter:
 
     def add(self, record: NewEvent, written: Callable[[], None]) -> None:
         """Write `record` soon; `written` is called when the log has acknowledged it."""
+        self.added_count += 1
         self._pending.append(_PendingRecord(record, written))
         self._has_pending.set()
 
@@ -54,6 +59,7 @@ class OutcomeWriter:
             batch = self._pending[:_RECORDS_PER_WRITE_MAX]
             await self._write([each.record for each in batch])
             del self._pending[: len(batch)]
+            self.written_count += len(batch)
             for each in batch:
                 each.written()
             if not self._pending:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from app.config import Settings
 from app.delivery.attempt import AttemptSender
+from app.domain.handovers import HANDS_OVER
 from app.domain.processes import Details, ProcessKind
 from app.domain.retry import FixedDelays
 from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
 from app.live.deliverer import Deliverer
+from app.live.handovers import Handovers
 from app.live.late_events import LateEvents
 from app.live.matcher import Matcher
 from app.live.metrics import LiveMetrics
@@ -96,20 +98,25 @@ async def _serve(settings: Settings, store: Store) -> None:
         ) as publisher,
     ):
         table = RoutingTable(store)
-        live = LivePath(settings, store, table, sender, publisher, metrics)
+        handovers = Handovers(store, settings.origin)
+        live = LivePath(settings, store, table, handovers, sender, publisher, metrics)
         name = process_name(settings)
         heartbeat = ProcessHeartbeat(store, ProcessKind.LIVE, name, settings.origin, live.details)
         async with heartbeat:
             with suppress(_StoppedAtStart):
-                await _wait_for_dependencies(store, table, publisher, stopping)
+                await _wait_for_dependencies(store, table, handovers, publisher, stopping)
                 await live.run(stopping)
     _log.info("stopped")
 
 
 async def _wait_for_dependencies(
-    store: Store, table: RoutingTable, publisher: EventPublisher, stopping: asyncio.Event
+    store: Store,
+    table: RoutingTable,
+    handovers: Handovers,
+    publisher: EventPublisher,
+    stopping: asyncio.Event,
 ) -> None:
-    """Return once the routing table is loaded and the log has the topics.
+    """Return once routing table and handovers are loaded and the log has the topics.
 
     Raises:
         StoreError: the database responds but is not usable.
@@ -119,6 +126,7 @@ async def _wait_for_dependencies(
         try:
             await asyncio.to_thread(store.check)
             await table.refresh()
+            await handovers.refresh()
             await publisher.make_topics()
         except (StoreUnavailable, LogUnavailable) as error:
             _log.warning("waiting", extra={"reason": str(error)})
@@ -137,12 +145,14 @@ class LivePath:
         settings: Settings,
         store: Store,
         table: RoutingTable,
+        handovers: Handovers,
         sender: WebhookSender,
         publisher: EventPublisher,
         metrics: LiveMetrics,
     ) -> None:
         self._settings = settings
         self._table = table
+        self._handovers = handovers
         self._sender = sender
         self._publisher = publisher
         self._metrics = metrics
@@ -162,6 +172,7 @@ class LivePath:
             tallies,
             metrics,
             settings.origin,
+            handovers,
             reports=deliverer_reports,
         )
         self._matcher = Matcher(
@@ -193,6 +204,7 @@ class LivePath:
                     self._status_writer.run(),
                     self._outcomes.run(),
                     self._tally_writer.run(),
+                    self._handovers.run(self._deliverer.hand_over),
                     self._mirrored.run(self._deliverer.resume_after_mirrored),
                     self._matcher.run(self._matching),
                     self._deliverer.run(self._delivering, context),
@@ -220,6 +232,7 @@ class LivePath:
             "webhooks": self._table.webhook_count,
             "waitingEvents": self._deliverer.waiting,
             "ready": int(joined),
+            HANDS_OVER: 1,
         }
 
     def _reader(self, topic: str, name: str, stage: GroupStage) -> GroupReader:
@@ -240,6 +253,7 @@ class LivePath:
             status_writer=self._status_writer,
             metrics=self._metrics,
             recorder=self._deliverer,
+            handovers=self._handovers,
             start_task=group.create_task,
             delays=FixedDelays(settings.attempt_delays_s),
             in_flight_max=settings.live_in_flight,

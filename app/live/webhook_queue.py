@@ -14,10 +14,12 @@ from typing import Final, Protocol
 from app.delivery.attempt import Attempt, AttemptSender, WebhookMessage
 from app.delivery.queue import DeliveryQueue, StartTask
 from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
+from app.domain.handovers import LiveHandover
 from app.domain.model import Webhook, WebhookStatus
 from app.domain.rates import ThroughputEstimate
 from app.domain.retry import GONE, RETRY_AFTER_S_MAX, FixedDelays, RetryAfter, retry_after_s
 from app.live.delivery import DeliveryPartition, LiveDelivery
+from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
 from app.live.webhook_status import OutageReporter, WebhookStatusWriter
@@ -58,6 +60,7 @@ class QueueContext:
     status_writer: WebhookStatusWriter
     metrics: LiveMetrics
     recorder: OutcomeRecorder
+    handovers: Handovers
     start_task: StartTask
     delays: FixedDelays
     in_flight_max: int
@@ -119,6 +122,24 @@ class WebhookQueue:
             self._context.bytes_waiting -= delivery.size_bytes
         if self._paused is partition:
             self._paused = None
+
+    def hand_over(self, handover: LiveHandover) -> bool:
+        """Skip deliveries that a replay makes; whether none of them is in flight."""
+
+        def is_idle(delivery: LiveDelivery) -> bool:
+            return delivery.belongs_to(handover) and not delivery.is_in_flight
+
+        self._queue.withdraw(is_idle)
+        for delivery in self._queue.remove_all(is_idle):
+            self._context.bytes_waiting -= delivery.size_bytes
+            self._record_handed_over(delivery, handover)
+        if self._paused is not None and self._has_room_again():
+            self._resume()
+        return not self._queue.contains_any(lambda each: each.belongs_to(handover))
+
+    def _record_handed_over(self, delivery: LiveDelivery, handover: LiveHandover) -> None:
+        delivery.handover = handover
+        self._context.recorder.record_outcome(delivery, LiveOutcome.SKIPPED, None, handover.reason)
 
     def cancel_senders(self) -> None:
         """Cancel all sender tasks, also those in a request."""
@@ -238,12 +259,14 @@ class WebhookQueue:
         assert webhook is not None
         partition = delivery.partition
         partition.in_flight += 1
+        delivery.is_in_flight = True
         attempt = await self._context.attempts.send(
             WebhookMessage(delivery.event_id, delivery.event.value),
             webhook,
             may_start=partition.is_assigned,
         )
         partition.in_flight -= 1
+        delivery.is_in_flight = False
         delivery.took_ms = 1_000 * attempt.duration_s
         if delivery in self._queue:
             self._record_attempt(delivery, webhook, attempt)
@@ -274,7 +297,11 @@ class WebhookQueue:
         self._retry_after_s = max(self._retry_after_s, now_s + wait_s)
         step = self._context.delays.after_failure(outcome, delivery.attempts)
         if isinstance(step, RetryAfter):
-            self._requeue_after(step.seconds, delivery)
+            if handover := self._context.handovers.of(delivery):
+                self._remove(delivery)
+                self._record_handed_over(delivery, handover)
+            else:
+                self._requeue_after(step.seconds, delivery)
             return
         status = outcome.status if isinstance(outcome, Rejected) else None
         self._settle(delivery, LiveOutcome.FAILED, status, outcome.reason)

@@ -12,6 +12,7 @@ from app.domain.digest_set import DigestSet
 from app.domain.lateness import disorder_ms
 from app.domain.model import OffsetRange, Window
 from app.domain.offset_set import PAGES_MAX, OffsetSet
+from app.domain.retry import RETRY_AFTER_S_MAX
 from app.log.errors import HistoryLost, TopicMissing, WindowNotRetained
 from app.log.event import LoggedEvent
 from app.log.history import LogHistory
@@ -128,7 +129,10 @@ class LiveDeliveries:
 
     def _look_up(self, window: Window) -> OffsetRange:
         settings, delays_s = self.settings, self.settings.attempt_delays_s
-        attempts_ms = round(1_000 * (sum(delays_s) + len(delays_s) * settings.delivery_timeout_s))
+        # A Retry-After header may lengthen the delay before each retry.
+        retries_s = sum(max(each, RETRY_AFTER_S_MAX) for each in delays_s[1:])
+        requests_s = len(delays_s) * settings.delivery_timeout_s
+        attempts_ms = round(1_000 * (delays_s[0] + retries_s + requests_s))
         late_ms = max(0, (self.late_until_ms or 0) - window.to_ms)
         behind_ms = late_ms + disorder_ms(settings.lateness_ms) + attempts_ms
         return self.history.offsets_for(self.webhook_id, window, behind_ms)

@@ -16,6 +16,7 @@ from app.log.event import LoggedEvent
 from app.log.history import LogHistory
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.errors import ReplayRefused
+from app.replay_workers.handover import take_over_from_live
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.replay_log import ReplayLog
 from app.replay_workers.replayed import OFFSETS_PER_PAGE, ReplayedEvents, read_replayed
@@ -99,15 +100,31 @@ class SelectionReader:
 
         Raises:
             LogUnavailable: the log does not respond.
+            ReplayPostponed: the live path does not hand over its events.
         """
         replay, options = self._replay, self._replay.options
         failed = delivered = replayed = None
         if replay.retry_of is not None:
             failed = await self._failed(replay.retry_of, offsets)
         if options.only is Only.FAILED:
+            if options.target_url is None:
+                await self._take_over_from_live(offsets, continues)
             delivered = await asyncio.to_thread(self._delivered, offsets, continues)
             replayed = await self._lease.query(lambda store: read_replayed(store, replay, offsets))
         return Selection(TypeFilter(options.event_types), failed, delivered, replayed)
+
+    async def _take_over_from_live(
+        self, offsets: OffsetRange, continues: Callable[[], bool]
+    ) -> None:
+        settings = self._dependencies.settings
+        await take_over_from_live(
+            self._replay,
+            offsets,
+            self._lease,
+            continues,
+            origin=settings.origin,
+            request_s=settings.connect_timeout_s + settings.delivery_timeout_s,
+        )
 
     def _window_offsets(self) -> OffsetRange:
         dependencies = self._dependencies

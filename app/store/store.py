@@ -22,6 +22,7 @@ from app.store import (
     statistics,
 )
 from app.store import failures as failure_table
+from app.store import handovers as handover_table
 from app.store import pipeline_runs as run_table
 from app.store import processes as process_table
 from app.store import replays as replay_table
@@ -264,6 +265,11 @@ class Store:
     record_late_arrivals = _writes(late_arrivals.record_late_arrivals)
     late_end_offset = _reads(late_arrivals.late_end_offset)
     late_recorded_ms = _reads(late_arrivals.late_recorded_ms)
+
+    request_handover = _writes(handover_table.request_handover)
+    handovers = _reads(handover_table.list_handovers)
+    is_handover_acknowledged = _reads(handover_table.is_handover_acknowledged)
+    acknowledge_handover = _autocommits(handover_table.acknowledge_handover)
 
     record_process_heartbeat = _autocommits(process_table.record_process_heartbeat)
     remove_process = _autocommits(process_table.remove_process)

@@ -46,7 +46,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0006"
+REVISION: Final = "0007"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -204,6 +204,29 @@ replays: Final = Table(
     Index(None, "created_ms", "id"),
     Index(None, "webhook_id", "created_ms", "id"),
     Index(None, "state", "created_ms", "id"),
+    **TABLE_OPTIONS,
+)
+
+live_handovers: Final = Table(
+    "live_handovers",
+    metadata,
+    # Without a foreign key: a row matters until the live path is past its offsets.
+    Column("replay_id", String(ID_CHARS), primary_key=True),
+    Column("origin", String(ORIGIN_CHARS_MAX), nullable=False),
+    Column("webhook_id", String(ID_CHARS), nullable=False),
+    Column("log_partition", Integer, nullable=False),
+    Column("start_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger, nullable=False),
+    # The creation of the replay, and of the row.
+    Column("requested_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # JSON: a list of globs.
+    Column("event_types", Text, nullable=False),
+    Column("acknowledged_ms", BigInteger),
+    Index(None, "origin", "created_ms"),
+    Index(None, "to_ms"),
     **TABLE_OPTIONS,
 )
 

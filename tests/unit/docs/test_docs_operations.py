@@ -17,6 +17,7 @@ from app.api.models.operations import ProcessDocument
 from app.config import Settings
 from app.domain import processes
 from app.domain.model import JobStatistics
+from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
 from app.live.server import LivePath
@@ -94,6 +95,7 @@ async def _live(database: str) -> Shown:
             settings,
             store,
             RoutingTable(store),
+            Handovers(store, settings.origin),
             WebhookSender(Guard.of(settings), SenderLimits()),
             EventPublisher("127.0.0.1:1", origin="here", server="this"),
             metrics,
