@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-Scalar = str | int | bool | None
+SummaryValue = str | int | bool | None
 
 RUNS_KEPT: Final = 50
 """Stored runs per job and subject: seven weeks of nightly runs."""
@@ -47,7 +47,7 @@ class PipelineRun:
     outcome: RunOutcome
     started_ms: int
     finished_ms: int
-    summary: Mapping[str, Scalar] = field(default_factory=dict)
+    summary: Mapping[str, SummaryValue] = field(default_factory=dict)
     """Counts, and `error` after an error. `missing` is the number of missing records, in every job
     that checks for them."""
 

@@ -16,7 +16,7 @@ from app.domain.lateness import Arrival
 from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
 from app.log.errors import PublishFailed
 from app.log.event import NewEvent
-from app.log.publisher_audit import Header, MessageMarks, PublisherAudit
+from app.log.publisher_audit import AuditOptions, Header, MessageMarks, PublisherAudit
 from app.log.topics import ensure_topics
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.client.audit_format.report import AuditRecord
@@ -43,9 +43,8 @@ class EventPublisher:
     resend it, and goes to the partition that Java's hash of its key selects. Records carry
     the headers `event-id`, `event-type`, `origin` (the data centre) and `server`.
 
-    With a `stamper`, records of `events` and `delivery_log` also carry an audit mark, and what was
-    acknowledged is reported to `audit`. Events never wait for reports. `on_audit_dropped` gets the
-    number of reports that were dropped.
+    With `audit`, records of `events` and `delivery_log` also carry an audit mark, and what was
+    acknowledged is reported to `audit`. Events never wait for reports.
 
     `properties` are the operator's for the client, such as those of TLS and SASL.
     `make_topics` runs before the first publish, until it has succeeded once: a log that creates
@@ -62,8 +61,7 @@ class EventPublisher:
         make_topics: Callable[[], None] = lambda: None,
         delivery_timeout_s: float = 30.0,
         close_timeout_s: float | None = None,
-        stamper: Stamper | None = None,
-        on_audit_dropped: Callable[[int], object] = lambda _: None,
+        audit: AuditOptions | None = None,
     ) -> None:
         """On exit it waits up to `close_timeout_s` for events in flight, if that is given."""
         self._make_topics: Callable[[], None] | None = make_topics
@@ -74,11 +72,7 @@ class EventPublisher:
         self._is_fatal = False
         self._is_closed = threading.Event()
         self._producer = Producer(self._config, logger=CLIENT_LOG)
-        self._audit = (
-            None
-            if stamper is None
-            else PublisherAudit(stamper, self._produce_report, on_audit_dropped)
-        )
+        self._audit = None if audit is None else PublisherAudit(audit, self._produce_report)
         self._poller = threading.Thread(target=self._poll, name="publisher-poll", daemon=True)
 
     @classmethod
@@ -107,8 +101,7 @@ class EventPublisher:
                 is_audited=settings.audit,
             ),
             close_timeout_s=close_timeout_s,
-            stamper=_stamper(settings) if settings.audit else None,
-            on_audit_dropped=on_audit_dropped,
+            audit=AuditOptions(_stamper(settings), on_audit_dropped) if settings.audit else None,
         )
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
 """Marks the events of a publisher, and reports to the audit which of them the log acknowledged."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.client.audit_format.mark import AUDIT_HEADER, encode_marks
@@ -20,19 +20,23 @@ _CHECK_S: Final = 0.5
 Header = tuple[str, bytes]
 
 
+class AuditOptions(NamedTuple):
+    """How a publisher takes part in the audit: `on_dropped` gets the number of dropped reports."""
+
+    stamper: Stamper
+    on_dropped: Callable[[int], object] = lambda _: None
+
+
 class PublisherAudit:
     """The marks and audit reports of one publisher; thread-safe.
 
-    `produce` hands a record of `audit` to the Kafka client, `on_dropped` gets the number of
-    dropped reports.
+    `produce` hands a record of `audit` to the Kafka client.
     """
 
-    def __init__(
-        self, stamper: Stamper, produce: Produce, on_dropped: Callable[[int], object]
-    ) -> None:
-        self._stamper = stamper
+    def __init__(self, options: AuditOptions, produce: Produce) -> None:
+        self._stamper = options.stamper
         self.reporter = AuditReporter(
-            produce, on_dropped=on_dropped, bytes_max=BYTES_MAX, drop_on=UNSENDABLE
+            produce, on_dropped=options.on_dropped, bytes_max=BYTES_MAX, drop_on=UNSENDABLE
         )
         self._next_s = 0.0
 

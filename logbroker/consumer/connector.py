@@ -1,14 +1,14 @@
 """The paper's consumer: message streams whose partitions a group shares through ZooKeeper."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Final, Self, Unpack
 
 from logbroker.client.errors import ClientClosed, StreamsExist
 from logbroker.consumer.coordinator import Coordinator, Offsets
 from logbroker.consumer.fetching import Fetcher
 from logbroker.consumer.received_reports import ConsumerReports, StreamCounter
 from logbroker.consumer.registries import watch_brokers
-from logbroker.consumer.settings import STREAMS_MAX, ConsumerSettings
+from logbroker.consumer.settings import STREAMS_MAX, ConsumerOptions, ConsumerSettings
 from logbroker.consumer.stream import MessageStream
 from logbroker.consumer.topic_partitions import PartitionLookup, PartitionPoller
 from logbroker.errors import ConfigurationError, InvalidTopic
@@ -24,17 +24,21 @@ class ConsumerConnector:
     """One consumer of a group of the paper; a context manager that shuts down at its end.
 
     - `zookeeper`: `HOST:PORT[,HOST:PORT...][/PATH]`, where the group's registries are kept.
-    - `auto_offset_reset`: `smallest` or `largest`: the start offset in a partition without a valid
-      committed offset.
-    - `auto_commit_interval_s`: time between two commits; None disables automatic commits.
+
+    The options are keyword arguments:
+
+    - `auto_offset_reset`: `smallest` or `largest`, the default: the start offset in a partition
+      without a valid committed offset.
+    - `auto_commit_interval_s`: time between two commits, default 5; None disables them.
     - `session_timeout_s`: how long ZooKeeper waits for a silent consumer before its partitions are
-      free; ZooKeeper may grant another time.
+      free, default 6; ZooKeeper may grant another time.
     - `rebalance_backoff_s`: the mean time before a refused claim is retried, if nothing changes
-      earlier.
-    - `partition_poll_s`: time between two lookups of new partitions.
+      earlier, default 1.
+    - `partition_poll_s`: time between two lookups of new partitions, default 10.
     - `client_settings`: for librdkafka, such as `security.protocol`.
     - `audit_tier`: the tier of this consumer in the audit. Messages are counted as they are
-      returned, and offsets are committed once the report is acknowledged. None disables the audit.
+      returned, and offsets are committed once the report is acknowledged. None, the default,
+      disables the audit.
     """
 
     def __init__(
@@ -42,35 +46,17 @@ class ConsumerConnector:
         zookeeper: str,
         group_id: str,
         bootstrap_servers: str,
-        *,
-        auto_offset_reset: str = "largest",
-        auto_commit_interval_s: float | None = 5.0,
-        session_timeout_s: float = 6.0,
-        rebalance_backoff_s: float = 1.0,
-        partition_poll_s: float = 10.0,
-        client_settings: Mapping[str, Any] | None = None,
-        audit_tier: str | None = None,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         """Connect to ZooKeeper.
 
         Raises:
             ConfigurationError: a setting is invalid, or no server answers at ZooKeeper's address.
         """
-        self._settings = ConsumerSettings(
-            zookeeper,
-            group_id,
-            bootstrap_servers,
-            auto_offset_reset,
-            auto_commit_interval_s,
-            session_timeout_s,
-            rebalance_backoff_s,
-            partition_poll_s,
-            client_settings or {},
-            audit_tier,
-        )
+        self._settings = ConsumerSettings(zookeeper, group_id, bootstrap_servers, **options)
         self._consumption: _RunningConsumer | None = None
         self._is_shut_down = False
-        self._session = ZooKeeperSession(zookeeper, session_timeout_s)
+        self._session = ZooKeeperSession(zookeeper, self._settings.session_timeout_s)
         self._session.connect()
 
     def __enter__(self) -> Self:
@@ -198,7 +184,7 @@ class _RunningConsumer:
             return None
         return ConsumerReports(
             self._settings.bootstrap_servers,
-            self._settings.client_settings,
+            self._settings.client_settings or {},
             lambda: [record for each in self._all_streams() for record in each.take_reports()],
         )
 

@@ -1,8 +1,8 @@
 """The settings of a consumer, and their validation."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict
 
 from logbroker.client.audit_format.report import NAME_BYTES_MAX
 from logbroker.errors import ConfigurationError
@@ -17,9 +17,21 @@ OFFSET_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 """The paper's names of the reset policies, and those of librdkafka."""
 
 
+class ConsumerOptions(TypedDict, total=False):
+    """The optional arguments of `ConsumerConnector`, which documents them."""
+
+    auto_offset_reset: str
+    auto_commit_interval_s: float | None
+    session_timeout_s: float
+    rebalance_backoff_s: float
+    partition_poll_s: float
+    client_settings: Mapping[str, Any] | None
+    audit_tier: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """The settings of one `ConsumerConnector`, which documents them.
+    """The settings of one `ConsumerConnector`, which documents them, and their defaults.
 
     Raises:
         ConfigurationError: a setting is out of range; the message lists all problems.
@@ -28,12 +40,12 @@ class ConsumerSettings:
     zookeeper: str
     group_id: str
     bootstrap_servers: str
-    auto_offset_reset: str
-    auto_commit_interval_s: float | None
-    session_timeout_s: float
-    rebalance_backoff_s: float
-    partition_poll_s: float
-    client_settings: Mapping[str, Any] = field(default_factory=dict)
+    auto_offset_reset: str = "largest"
+    auto_commit_interval_s: float | None = 5.0
+    session_timeout_s: float = 6.0
+    rebalance_backoff_s: float = 1.0
+    partition_poll_s: float = 10.0
+    client_settings: Mapping[str, Any] | None = None
     audit_tier: str | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +59,7 @@ class ConsumerSettings:
                 *_not_positive("session_timeout_s", self.session_timeout_s),
                 *_not_positive("rebalance_backoff_s", self.rebalance_backoff_s),
                 *_not_positive("partition_poll_s", self.partition_poll_s),
-                *reserved(self.client_settings, RESERVED),
+                *reserved(self.client_settings or {}, RESERVED),
                 *_no_audit_name("audit_tier", self.audit_tier),
             ]
         )
@@ -56,7 +68,7 @@ class ConsumerSettings:
     def librdkafka(self) -> dict[str, Any]:
         """The settings of all librdkafka clients of the consumer."""
         return {
-            **self.client_settings,
+            **(self.client_settings or {}),
             "bootstrap.servers": self.bootstrap_servers,
             "auto.offset.reset": OFFSET_RESETS[self.auto_offset_reset],
         }

@@ -17,7 +17,7 @@ from spark_jobs.cli.options import (
     split_names,
 )
 from spark_jobs.cli.run_reports import ServiceOptions, reporting_run, service_options
-from spark_jobs.jobs.service import RunSummary, Scalar
+from spark_jobs.jobs.service import RunSummary, SummaryValue
 
 if TYPE_CHECKING:
     from spark_jobs.jobs.audit import AuditedDay
@@ -92,7 +92,7 @@ def summarize_audit(results: "Sequence[AuditedDay]") -> RunSummary:
         counts = total.counts if total.status == MISSING else total.counts | {"missing": 0}
         sums.update(counts)
         topics[total.topic].update(counts)
-    summary: dict[str, Scalar] = {
+    summary: dict[str, SummaryValue] = {
         "days": format_days([each.day for each in results]),
         "isWhole": all(each.is_whole for each in results),
         "windows": sum(total.windows for day in results for total in day.totals),

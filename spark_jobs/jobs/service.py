@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # Loaded on demand: most runs send no requests.
     import httpx
 
-Scalar = str | int | bool | None
+SummaryValue = str | int | bool | None
 
 RUNS_PATH: Final = "/pipeline/runs"
 TIMEOUT_S: Final = 5.0
@@ -117,7 +117,7 @@ class RunSummary(NamedTuple):
     partitions' next offsets.
     """
 
-    counts: Mapping[str, Scalar] = {}
+    counts: Mapping[str, SummaryValue] = {}
     topics: Mapping[str, Mapping[str, int]] = {}
 
 
@@ -176,7 +176,7 @@ def _post_run(client: "httpx.Client", document: dict[str, Any]) -> None:
     require_success(client, send_request(client, "POST", RUNS_PATH, json=document))
 
 
-def _truncate(value: Scalar) -> Scalar:
+def _truncate(value: SummaryValue) -> SummaryValue:
     return _encodable(value)[:_TEXT_CHARS_MAX] if isinstance(value, str) else value
 
 

@@ -26,7 +26,7 @@ from app.domain.pipeline import (
     TOPICS_MAX,
     PipelineRun,
     RunOutcome,
-    Scalar,
+    SummaryValue,
 )
 from app.domain.processes import Process, ProcessKind
 from app.http.request_bodies import RequestBody, Time, example
@@ -113,7 +113,7 @@ class PipelineRunDocument(Document):
     job: str
     subject: str
     outcome: RunOutcome
-    summary: dict[str, Scalar]
+    summary: dict[str, SummaryValue]
     topics: dict[str, dict[str, int]]
     started_at: Moment = Field(description="By the clock of the job, like `finishedAt`.")
     finished_at: Moment

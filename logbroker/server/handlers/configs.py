@@ -56,6 +56,7 @@ STRING_TYPE: Final = 2
 _Resource = (
     AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
 )
+_Change = Callable[[Settings], Settings]
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
@@ -106,23 +107,20 @@ class ConfigHandlers:
     ) -> None:
         """Replace all settings of each topic."""
 
-        def change_all() -> list[RequestRefused | None]:
-            return [
-                self._change(
-                    resource,
-                    partial(_replaced, {each.name: each.value or "" for each in resource.configs}),
-                    request.validate_only,
+        def change(resource: AlterConfigsRequest.AlterConfigsResource) -> _Change:
+            return partial(_replaced, {each.name: each.value or "" for each in resource.configs})
+
+        kind = AlterConfigsResponse.AlterConfigsResourceResponse
+        self._alter(
+            request,
+            connection,
+            change,
+            lambda outcomes: respond(
+                AlterConfigsResponse(
+                    throttle_time_ms=0, responses=[kind(**each) for each in outcomes]
                 )
-                for resource in request.resources
-            ]
-
-        def changed(refusals: list[RequestRefused | None]) -> None:
-            kind = AlterConfigsResponse.AlterConfigsResourceResponse
-            pairs = zip(request.resources, refusals, strict=True)
-            responses = [kind(**_outcome(resource, refusal)) for resource, refusal in pairs]
-            respond(AlterConfigsResponse(throttle_time_ms=0, responses=responses))
-
-        self._registry_thread.submit(connection, change_all, changed)
+            ),
+        )
 
     def alter_incrementally(
         self,
@@ -132,26 +130,38 @@ class ConfigHandlers:
     ) -> None:
         """Set or delete individual settings of each topic."""
 
-        def change_all() -> list[RequestRefused | None]:
-            return [
-                self._change(
-                    resource,
-                    partial(
-                        _merged,
-                        [(one.name, one.config_operation, one.value) for one in resource.configs],
-                    ),
-                    request.validate_only,
+        def change(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> _Change:
+            changes = [(each.name, each.config_operation, each.value) for each in resource.configs]
+            return partial(_merged, changes)
+
+        kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        self._alter(
+            request,
+            connection,
+            change,
+            lambda outcomes: respond(
+                IncrementalAlterConfigsResponse(
+                    throttle_time_ms=0, responses=[kind(**each) for each in outcomes]
                 )
-                for resource in request.resources
+            ),
+        )
+
+    def _alter(
+        self,
+        request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+        connection: Connection,
+        change: Callable[[Any], _Change],
+        respond: Callable[[list[dict[str, Any]]], None],
+    ) -> None:
+        """Apply `change` of each resource on the registry's thread; respond with the outcomes."""
+
+        def change_all() -> list[dict[str, Any]]:
+            return [
+                _outcome(each, self._change(each, change(each), request.validate_only))
+                for each in request.resources
             ]
 
-        def changed(refusals: list[RequestRefused | None]) -> None:
-            kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-            pairs = zip(request.resources, refusals, strict=True)
-            responses = [kind(**_outcome(resource, refusal)) for resource, refusal in pairs]
-            respond(IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses))
-
-        self._registry_thread.submit(connection, change_all, changed)
+        self._registry_thread.submit(connection, change_all, respond)
 
     def _describe(
         self,
@@ -226,7 +236,7 @@ class ConfigHandlers:
     def _change(
         self,
         resource: _Resource,
-        change: Callable[[Settings], Settings],
+        change: _Change,
         validate_only: bool,
     ) -> RequestRefused | None:
         apply = self._changes.check_change if validate_only else self._changes.change_settings

@@ -10,6 +10,7 @@ from app.config import Settings
 from app.live.received_reports import AT_ONCE_RECORDS, ReceivedReports
 from app.log.event import LoggedEvent
 from app.log.publisher import EventPublisher
+from app.log.publisher_audit import AuditOptions
 from app.log.topics import EVENTS
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.client.audit_format.report import ReceivedReport, decode
@@ -37,7 +38,7 @@ def run(
             origin="here",
             server="live-1",
             delivery_timeout_s=timeout_s,
-            stamper=Stamper("live-1"),
+            audit=AuditOptions(Stamper("live-1")),
         ) as publisher:
             reports = ReceivedReports.of(settings, publisher, EVENTS, "rewind-live")
             assert reports is not None

@@ -12,7 +12,7 @@ from app.domain.lateness import Arrival
 from app.log.errors import PublishFailed
 from app.log.event import NewEvent
 from app.log.publisher import EventPublisher, Publication
-from app.log.publisher_audit import MessageMarks
+from app.log.publisher_audit import AuditOptions, MessageMarks
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from logbroker.client.audit_format.mark import AUDIT_TOPIC, parse_mark
 from logbroker.client.audit_format.report import AuditRecord, PublishedReport, decode
@@ -38,7 +38,7 @@ def publisher(
         origin="west",
         server="host-1",
         delivery_timeout_s=timeout_s,
-        stamper=stamper,
+        audit=None if stamper is None else AuditOptions(stamper),
     )
 
 
