@@ -74,6 +74,6 @@ def test_reading_the_topic_is_the_only_right_that_it_needs(tmp_path: Path) -> No
         grant(server, AclOperation.READ, AclOperation.DESCRIBE)
         done = audit("--client-config", str(properties))
         assert done.returncode == 0, done.stderr
-        assert "1 records of the topic are no monitoring events" in done.stderr
+        assert "1 records of the topic are not audit reports" in done.stderr
         # A stranger is not let in.
         assert audit().returncode == 2

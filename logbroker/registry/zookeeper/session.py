@@ -28,8 +28,8 @@ from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 
 from logbroker.errors import ConfigurationError, RegistryUnavailable
 
-CONNECT_S: Final = 5.0
-"""How long a starting broker waits for ZooKeeper, which may be starting as well."""
+CONNECT_S: Final = 18.0
+"""How long a starting process waits for ZooKeeper: Kafka's `zookeeper.connection.timeout.ms`."""
 
 HANDSHAKE_S: Final = 3.0
 """How long a new connection may stay unanswered.
