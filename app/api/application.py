@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 from app.api import (
     error_responses,
     events,
+    grants,
     log,
     operations,
     replay_progress,
@@ -28,6 +29,7 @@ from app.services.services import Services
 ROUTES: Final = (
     webhooks,
     rules,
+    grants,
     replays,
     replay_progress,
     twitter,

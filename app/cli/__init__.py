@@ -50,6 +50,14 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "app.cli.migrate:migrate",
         "Create or upgrade the database tables.",
     ),
+    "accounts": LazyCommand(
+        "app.cli.accounts:accounts",
+        "Create and list accounts.",
+    ),
+    "grants": LazyCommand(
+        "app.cli.grants:grants",
+        "Create, list and delete the grants of an account.",
+    ),
     "keys": LazyCommand(
         "app.cli.keys:keys",
         "Create, list and revoke API keys.",

@@ -1,23 +1,15 @@
 """`rewind keys`: manage API keys directly in the database, which needs no API key."""
 
 import json
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from app.cli.database import account_option, database_option, find_account, open_store
 from app.cli.operator_key import log_key_change
-from app.cli.options import exit_with_error, load_settings, printable, setting_options
-from app.domain.accounts import ACCOUNT_NAME, ApiKey, Scope
+from app.cli.options import printable
+from app.domain.accounts import ApiKey, Scope
 from app.domain.windows import format_time
-from logbroker.lazy_group import imports_without_gc
-
-if TYPE_CHECKING:
-    from app.store import Store
-
-database_option = setting_options(database="SQLAlchemy URL of the database.")
 
 
 @click.group()
@@ -29,21 +21,8 @@ def keys() -> None:
     configure_logging()
 
 
-def _check_account(_: click.Context, __: click.Parameter, name: str) -> str:
-    if not re.fullmatch(ACCOUNT_NAME, name):
-        raise click.BadParameter(
-            f"invalid account name {name!r}; allowed: up to 64 letters, digits and . _ @ -"
-        )
-    return name
-
-
 @keys.command()
-@click.option(
-    "--account",
-    required=True,
-    callback=_check_account,
-    help="Name of the account. A new account is created if needed.",
-)
+@account_option
 @click.option(
     "--scope",
     type=click.Choice([str(scope) for scope in Scope]),
@@ -57,8 +36,12 @@ def _check_account(_: click.Context, __: click.Parameter, name: str) -> str:
 def create(
     account: str, scope: str, read_only: bool, description: str, **overrides: str | None
 ) -> None:
-    """Create a key and print it. It is stored as a digest only, so it cannot be shown again."""
-    with _store(overrides) as store:
+    """Create a key and print it. It is stored as a digest only, so it cannot be shown again.
+
+    The account must exist: see `rewind accounts create`.
+    """
+    with open_store(overrides) as store:
+        find_account(store, account)
         key, token = store.create_key(account, Scope(scope), description, is_read_only=read_only)
     log_key_change("createKey", key)
     click.echo(f"key {key.id} of account {key.account.name} ({key.account.id}):", err=True)
@@ -70,7 +53,7 @@ def create(
 @database_option
 def list_keys(as_json: bool, **overrides: str | None) -> None:
     """List all keys, including revoked ones, oldest first. Keys themselves are not shown."""
-    with _store(overrides) as store:
+    with open_store(overrides) as store:
         found = store.keys()
     for key in found:
         click.echo(_json_line(key) if as_json else _line(key))
@@ -81,26 +64,10 @@ def list_keys(as_json: bool, **overrides: str | None) -> None:
 @database_option
 def revoke(key_id: str, **overrides: str | None) -> None:
     """Revoke KEY_ID. Revoking it again has no effect."""
-    with _store(overrides) as store:
+    with open_store(overrides) as store:
         key = store.revoke_key(key_id)
     log_key_change("revokeKey", key)
     click.echo(f"revoked key {key.id} of account {key.account.name}", err=True)
-
-
-@contextmanager
-def _store(overrides: dict[str, str | None]) -> "Iterator[Store]":
-    """Yield the store of the settings. Ends the process on an error."""
-    with imports_without_gc():
-        from app.store import Store, StoreError
-
-    store = Store.open(load_settings(**overrides).database)
-    try:
-        store.check()
-        yield store
-    except StoreError as error:
-        exit_with_error(str(error))
-    finally:
-        store.close()
 
 
 def _line(key: ApiKey) -> str:

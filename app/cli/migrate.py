@@ -13,7 +13,10 @@ def migrate(**overrides: str | None) -> None:
     with imports_without_gc():
         from app.store import StoreError
         from app.store import migrate as migrate_database
+        from logbroker.json_log import configure_logging
 
+    # Migrations log what they change for the operator.
+    configure_logging()
     settings = load_settings(**overrides)
     try:
         migrate_database(settings.database)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from app.domain.model import Webhook
-
 Scalar = str | int | float | bool | None
 
 RULE_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
@@ -35,19 +33,3 @@ class Rule:
     def kind(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Its globs and its paths, sorted. Rules of one kind differ only in their values."""
         return tuple(sorted(set(self.event_types))), tuple(sorted(dict(self.where)))
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingChanges:
-    """Changes of the routing table (all webhooks and rules) up to `revision`.
-
-    Entries have their current values; `gone_rules` are pairs of webhook id and name. The reader may
-    already know some. If `revision` is lower than the reader's, this is the whole table, and the
-    reader must replace its copy: it paused for too long, or the database is a restored backup.
-    """
-
-    revision: int
-    webhooks: tuple[Webhook, ...] = ()
-    gone_webhooks: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    gone_rules: tuple[tuple[str, str], ...] = ()

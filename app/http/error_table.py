@@ -25,6 +25,7 @@ from app.http.problems import (
     NOTHING_TO_RETRY,
     RATE_LIMITED,
     REPLAY_ACTIVE,
+    TOO_MANY_GRANTS,
     TOO_MANY_RULES,
     TOO_MANY_STREAMS,
     TOO_MANY_WEBHOOKS,
@@ -76,6 +77,7 @@ from app.store.errors import (
     SchemaOutdated,
     StoreError,
     StoreUnavailable,
+    TooManyGrants,
     TooManyRules,
     TooManyWebhooks,
 )
@@ -258,6 +260,7 @@ _TRANSLATIONS: Final[Mapping[type[Exception], Callable[[Any], Problem]]] = {
     NothingToRetry: lambda error: Problem(NOTHING_TO_RETRY, str(error)),
     IdempotencyConflict: _of_reused_key,
     TooManyRules: lambda error: Problem(TOO_MANY_RULES, str(error)),
+    TooManyGrants: lambda error: Problem(TOO_MANY_GRANTS, str(error)),
     TooManyWebhooks: lambda error: Problem(TOO_MANY_WEBHOOKS, str(error)),
     InvalidCursor: _of_cursor,
     StoreUnavailable: _unavailable("database"),

@@ -1,4 +1,4 @@
-"""The routing table: a copy of all webhooks and rules, refreshed from the database."""
+"""The routing table: a copy of all webhooks, rules and grants, refreshed from the database."""
 
 import asyncio
 import logging
@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
+from app.domain.grant_index import EventBody, GrantIndex
 from app.domain.model import Webhook
+from app.domain.routing_changes import RoutingChanges
 from app.domain.rule_index import RuleIndex
-from app.domain.rules import RoutingChanges
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -19,11 +20,11 @@ REFRESH_S: Final = 0.25
 _REFRESHED_S: Final = 2.0
 _WARNING_S: Final = 10.0
 _TURN_RULES: Final = 2_000
-"""Rules added before other tasks get a turn, a few milliseconds."""
+"""Rules or grants added before other tasks get a turn, a few milliseconds."""
 
 
 class RoutingTable:
-    """Webhooks and their rules, for one event loop.
+    """Webhooks, their rules, and the grants of their accounts, for one event loop.
 
     While the database is unavailable it stays unchanged, logs a warning and reports its age.
     """
@@ -31,6 +32,7 @@ class RoutingTable:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._rules = RuleIndex()
+        self._grants = GrantIndex()
         self._webhooks: dict[str, Webhook] = {}
         self._revision = 0
         self._fresh_s = time.monotonic()
@@ -57,8 +59,22 @@ class RoutingTable:
         return self._webhooks.get(webhook_id)
 
     def match(self, event_type: str, body: bytes) -> list[str]:
-        """The ids of the webhooks that have a rule for an event, whatever their status."""
-        return [each for each in self._rules.match(event_type, body) if each in self._webhooks]
+        """The ids of the webhooks that have a rule for an event, whatever their status.
+
+        Webhooks of an account whose grants do not cover the event are left out.
+        """
+        matched = [each for each in self._rules.match(event_type, body) if each in self._webhooks]
+        if not matched:
+            return matched
+        event, covered = EventBody(body), dict[str, bool]()
+        result = []
+        for webhook_id in matched:
+            account_id = self._webhooks[webhook_id].account_id
+            if account_id not in covered:
+                covered[account_id] = self._grants.covers(account_id, event_type, event)
+            if covered[account_id]:
+                result.append(webhook_id)
+        return result
 
     def put_webhook(self, webhook: Webhook) -> None:
         """Replace a webhook by what the store has just returned."""
@@ -105,11 +121,16 @@ class RoutingTable:
         for webhook_id in changes.gone_webhooks:
             self._webhooks.pop(webhook_id, None)
             self._rules.remove_webhook(webhook_id)
+        self._remove_grants(changes.gone_grants)
         for number, rule in enumerate(changes.rules):
             self._rules.put(rule)
             if number % _TURN_RULES == _TURN_RULES - 1:
                 await asyncio.sleep(0)
         self._remove(changes.gone_rules)
+        for number, grant in enumerate(changes.grants):
+            self._grants.put(grant)
+            if number % _TURN_RULES == _TURN_RULES - 1:
+                await asyncio.sleep(0)
         # Last: if this is cancelled earlier, all changes are applied again.
         self._revision = changes.revision
 
@@ -117,6 +138,11 @@ class RoutingTable:
         for webhook_id, name in rules:
             self._rules.remove(webhook_id, name)
 
+    def _remove_grants(self, grants: Iterable[tuple[str, str]]) -> None:
+        for account_id, name in grants:
+            self._grants.remove(account_id, name)
+
     def _clear(self) -> None:
         self._rules = RuleIndex()
+        self._grants = GrantIndex()
         self._webhooks = {}

@@ -1,8 +1,11 @@
-"""The database: API keys, webhooks, rules, replays and their leases. Only this package uses SQL."""
+"""The database, from accounts to the leases of replays. Only this package uses SQL."""
 
 from app.store.errors import (
+    AccountExists,
+    AccountNotFound,
     ActiveReplayExists,
     Conflict,
+    GrantNotFound,
     IdempotencyConflict,
     IllegalMove,
     InvalidCursor,
@@ -17,6 +20,7 @@ from app.store.errors import (
     SchemaUnknown,
     StoreError,
     StoreUnavailable,
+    TooManyGrants,
     TooManyRules,
     TooManyWebhooks,
     WebhookNotFound,
@@ -26,8 +30,11 @@ from app.store.schema import is_migrated, migrate
 from app.store.store import Store
 
 __all__ = [
+    "AccountExists",
+    "AccountNotFound",
     "ActiveReplayExists",
     "Conflict",
+    "GrantNotFound",
     "IdempotencyConflict",
     "IllegalMove",
     "InvalidCursor",
@@ -44,6 +51,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreUnavailable",
+    "TooManyGrants",
     "TooManyRules",
     "TooManyWebhooks",
     "WebhookNotFound",

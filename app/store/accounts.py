@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from app.domain.accounts import Account, ApiKey, Scope
-from app.store.errors import AccountNotFound, KeyNotFound
+from app.store.errors import AccountExists, AccountNotFound, KeyNotFound
 from app.store.sql import exactly, new_id, now_ms
 from app.store.tables import accounts, api_keys
 
@@ -28,17 +28,17 @@ def create_key(
     *,
     is_read_only: bool = False,
 ) -> tuple[ApiKey, str]:
-    """Create a key and return it with its token, of which only a hash is stored.
+    """Create a key of an account and return it with its token, of which only a hash is stored.
 
-    Creates the account if it is missing. Locks the new rows. Of two transactions that create the
-    same account, one is retried and finds the account.
+    Raises:
+        AccountNotFound: no account has this name.
     """
     token = KEY_PREFIX + secrets.token_urlsafe(KEY_BYTES)
     key_id = new_id("key_")
     connection.execute(
         insert(api_keys).values(
             id=key_id,
-            account_id=_account_id(connection, account_name),
+            account_id=find_account(connection, account_name).id,
             scope=f"{scope}{_READ_ONLY}" if is_read_only else str(scope),
             description=description,
             digest=digest_of(token),
@@ -48,14 +48,46 @@ def create_key(
     return _get_key(connection, key_id), token
 
 
-def _account_id(connection: Connection, name: str) -> str:
-    query = select(accounts.c.id).where(accounts.c.name == name)
-    known: str | None = connection.execute(query).scalar()
+def create_account(connection: Connection, name: str) -> Account:
+    """Create an account without grants. Locks the new row.
+
+    Raises:
+        AccountExists: an account has this name.
+    """
+    # Of two transactions that create the same account, one is retried and finds it.
+    known = _find_account(connection, name)
     if known is not None:
-        return known
-    account_id = new_id("acc_")
-    connection.execute(insert(accounts).values(id=account_id, name=name, created_ms=now_ms()))
-    return account_id
+        raise AccountExists(name, known.id)
+    values = {"id": new_id("acc_"), "name": name, "created_ms": now_ms()}
+    connection.execute(insert(accounts).values(values))
+    return find_account(connection, name)
+
+
+def find_account(connection: Connection, name: str) -> Account:
+    """The account with this name.
+
+    Raises:
+        AccountNotFound: no account has this name.
+    """
+    found = _find_account(connection, name)
+    if found is None:
+        raise AccountNotFound(name)
+    return found
+
+
+def _find_account(connection: Connection, name: str) -> Account | None:
+    row = connection.execute(select(accounts).where(exactly(accounts.c.name, name))).first()
+    return None if row is None else _to_account(row)
+
+
+def list_accounts(connection: Connection) -> tuple[Account, ...]:
+    """All accounts, oldest first."""
+    query = select(accounts).order_by(accounts.c.created_ms, accounts.c.id)
+    return tuple(map(_to_account, connection.execute(query)))
+
+
+def _to_account(row: Row[Any]) -> Account:
+    return Account(row.id, row.name, row.created_ms)
 
 
 def digest_of(token: str) -> str:

@@ -8,9 +8,11 @@ StoreError
 │   ├── AccountNotFound
 │   ├── WebhookNotFound
 │   ├── RuleNotFound
+│   ├── GrantNotFound
 │   ├── ReplayNotFound
 │   └── KeyNotFound
 ├── Conflict                 the request is valid, but conflicts with the stored state
+│   ├── AccountExists            use another name
 │   ├── ActiveReplayExists       wait for that replay, or cancel it
 │   ├── IdempotencyConflict      use another key
 │   ├── IllegalMove              read the replay's state first
@@ -18,6 +20,7 @@ StoreError
 │   ├── NothingToRetry           nothing: the replay has no failures
 │   ├── NothingToRestore         nothing: the replay awaits no records
 │   ├── TooManyRules             delete some
+│   ├── TooManyGrants            delete some
 │   └── TooManyWebhooks          delete some
 └── InvalidCursor            start at the first page
 """
@@ -56,11 +59,11 @@ class NotFound(StoreError):
 
 
 class AccountNotFound(NotFound):
-    """No account has this id."""
+    """No account has this id or name."""
 
-    def __init__(self, account_id: str) -> None:
-        super().__init__(f"account {account_id!r} does not exist")
-        self.account_id = account_id
+    def __init__(self, account: str) -> None:
+        super().__init__(f"account {account!r} does not exist")
+        self.account = account
 
 
 class WebhookNotFound(NotFound):
@@ -77,6 +80,15 @@ class RuleNotFound(NotFound):
     def __init__(self, webhook_id: str, name: str) -> None:
         super().__init__(f"webhook {webhook_id!r} has no rule {name!r}")
         self.webhook_id = webhook_id
+        self.name = name
+
+
+class GrantNotFound(NotFound):
+    """The account has no grant with this name."""
+
+    def __init__(self, account_id: str, name: str) -> None:
+        super().__init__(f"account {account_id!r} has no grant {name!r}")
+        self.account_id = account_id
         self.name = name
 
 
@@ -98,6 +110,15 @@ class KeyNotFound(NotFound):
 
 class Conflict(StoreError):
     """The stored state does not allow the change."""
+
+
+class AccountExists(Conflict):
+    """An account has this name."""
+
+    def __init__(self, name: str, account_id: str) -> None:
+        super().__init__(f"account {name!r} exists; its id is {account_id!r}")
+        self.name = name
+        self.account_id = account_id
 
 
 class ActiveReplayExists(Conflict):
@@ -164,6 +185,14 @@ class TooManyRules(Conflict):
     def __init__(self, webhook_id: str, has: str) -> None:
         super().__init__(f"webhook {webhook_id!r} has {has}; more are not allowed")
         self.webhook_id = webhook_id
+
+
+class TooManyGrants(Conflict):
+    """The account has the maximum of grants, or of kinds of grants; `has` says which."""
+
+    def __init__(self, account_id: str, has: str) -> None:
+        super().__init__(f"account {account_id!r} has {has}; more are not allowed")
+        self.account_id = account_id
 
 
 class TooManyWebhooks(Conflict):

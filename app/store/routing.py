@@ -1,4 +1,4 @@
-"""The routing table, which is all webhooks with all rules: webhooks with their rules, and changes.
+"""The routing table, which is all webhooks with all rules, and all grants: changes of them.
 
 `revisions` says how changes are numbered.
 """
@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, select
 
 from app.domain.model import NewWebhook, Webhook
-from app.domain.rules import DEFAULT_RULE, RoutingChanges, Rule
+from app.domain.routing_changes import RoutingChanges
+from app.domain.rules import DEFAULT_RULE, Rule
+from app.store.grants import to_grant
 from app.store.owner_moves import cancel_active_replay
-from app.store.revisions import FORGOTTEN, ROUTING, count_up, get_revision
-from app.store.rules import delete_rules_of, purge_deleted_rules, store_rule, to_rule
-from app.store.tables import rules, webhooks
+from app.store.revisions import FORGOTTEN, ROUTING, count_up, get_revision, purge_deleted
+from app.store.rules import delete_rules_of, store_rule, to_rule
+from app.store.tables import grants, rules, webhooks
 from app.store.webhooks import insert_webhook, mark_deleted, to_webhook
 
 
@@ -56,7 +58,7 @@ def delete_webhook(
     revision = count_up(connection)
     mark_deleted(connection, webhook_id, revision, of_account)
     delete_rules_of(connection, webhook_id, revision)
-    purge_deleted_rules(connection)
+    purge_deleted(connection, rules)
     cancel_active_replay(connection, webhook_id, actor)
 
 
@@ -65,7 +67,7 @@ def routing_changes(connection: Connection, after: int) -> RoutingChanges:
 
     Cheap if nothing changed, so readers can poll every second. The revision is read first: on
     MySQL, entries of later revisions may be included, and are returned again later. If deleted
-    rules since `after` are purged, it returns the whole table with revision 0.
+    rules or grants since `after` are purged, it returns the whole table with revision 0.
     """
     revision = get_revision(connection, ROUTING)
     if revision == after:
@@ -74,6 +76,7 @@ def routing_changes(connection: Connection, after: int) -> RoutingChanges:
         return _whole_table(connection, revision)
     changed_webhooks = connection.execute(select(webhooks).where(webhooks.c.revision > after)).all()
     changed_rules = connection.execute(select(rules).where(rules.c.revision > after)).all()
+    changed_grants = connection.execute(select(grants).where(grants.c.revision > after)).all()
     # Read last, so that it covers all rows that were purged before the queries above.
     if after < get_revision(connection, FORGOTTEN):
         return _whole_table(connection, 0)
@@ -83,6 +86,10 @@ def routing_changes(connection: Connection, after: int) -> RoutingChanges:
         gone_webhooks=tuple(row.id for row in changed_webhooks if row.deleted_ms is not None),
         rules=tuple(to_rule(row) for row in changed_rules if row.value is not None),
         gone_rules=tuple((row.webhook_id, row.name) for row in changed_rules if row.value is None),
+        grants=tuple(to_grant(row) for row in changed_grants if row.value is not None),
+        gone_grants=tuple(
+            (row.account_id, row.name) for row in changed_grants if row.value is None
+        ),
     )
 
 
@@ -90,8 +97,10 @@ def _whole_table(connection: Connection, revision: int) -> RoutingChanges:
     """All entries, including those of revision 0, which the previous version stored."""
     all_webhooks = connection.execute(select(webhooks).where(webhooks.c.deleted_ms.is_(None)))
     all_rules = connection.execute(select(rules).where(rules.c.value.is_not(None)))
+    all_grants = connection.execute(select(grants).where(grants.c.value.is_not(None)))
     return RoutingChanges(
         revision,
         webhooks=tuple(map(to_webhook, all_webhooks)),
         rules=tuple(map(to_rule, all_rules)),
+        grants=tuple(map(to_grant, all_grants)),
     )

@@ -6,22 +6,17 @@ routing revision (see `revisions`) and the rule's row until the commit.
 
 import json
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, not_, select, update
+from sqlalchemy import Connection, Row, and_, func, insert, not_, select, update
 
 from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX, Rule
 from app.store.errors import RuleNotFound, TooManyRules
 from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
-from app.store.revisions import count_up, raise_forgotten
+from app.store.revisions import count_up, purge_deleted
 from app.store.sql import exactly, now_ms
 from app.store.tables import rules
 from app.store.webhooks import get_webhook
-
-PURGE_AFTER_MS: Final = 86_400_000
-"""Readers poll every second; one that paused for a day reads the whole table, see `routing`."""
-
-PURGED_PER_CALL: Final = 500
 
 
 def put_rule(
@@ -117,7 +112,7 @@ def delete_rule(
     revision = count_up(connection)
     get_rule(connection, webhook_id, name, of_account=of_account)
     _update(connection, webhook_id, name, _deleted(revision))
-    purge_deleted_rules(connection)
+    purge_deleted(connection, rules)
 
 
 def _deleted(revision: int) -> dict[str, Any]:
@@ -128,21 +123,6 @@ def delete_rules_of(connection: Connection, webhook_id: str, revision: int) -> N
     """Delete all rules of a webhook, as `delete_rule` does; locks their rows."""
     statement = update(rules).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
     connection.execute(statement.values(_deleted(revision)))
-
-
-def purge_deleted_rules(connection: Connection) -> None:
-    """Delete the rows of rules that were deleted a day ago, and store their last revision.
-
-    Locks what it deletes: at most `PURGED_PER_CALL` rows, and those deleted together with them.
-    """
-    is_old = rules.c.deleted_ms < now_ms() - PURGE_AFTER_MS
-    oldest = select(rules.c.revision).where(is_old).order_by(rules.c.deleted_ms)
-    found = connection.execute(oldest.limit(PURGED_PER_CALL)).scalars().all()
-    if not found:
-        return
-    last: int = max(found)
-    connection.execute(delete(rules).where(is_old, rules.c.revision <= last))
-    raise_forgotten(connection, last)
 
 
 def list_rules(

@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 
 from app.domain.model import Claim, Counts, Failure, Lease, Replay, ReplayNotice
 from app.domain.states import ReplayEvent
+from app.store import accounts as account_table
 from app.store import (
-    accounts,
     archive,
     console_sessions,
     late_arrivals,
@@ -22,6 +22,7 @@ from app.store import (
     statistics,
 )
 from app.store import failures as failure_table
+from app.store import grants as grant_table
 from app.store import handovers as handover_table
 from app.store import pipeline_runs as run_table
 from app.store import processes as process_table
@@ -110,11 +111,14 @@ class Store:
         if found != REVISION:
             raise SchemaOutdated(found, REVISION)
 
-    create_key = _writes(accounts.create_key)
-    find_key = _reads(accounts.find_key)
-    keys = _reads(accounts.list_keys)
-    revoke_key = _writes(accounts.revoke_key)
-    check_account = _reads(accounts.check_account)
+    create_account = _writes(account_table.create_account)
+    account_named = _reads(account_table.find_account)
+    accounts = _reads(account_table.list_accounts)
+    create_key = _writes(account_table.create_key)
+    find_key = _reads(account_table.find_key)
+    keys = _reads(account_table.list_keys)
+    revoke_key = _writes(account_table.revoke_key)
+    check_account = _reads(account_table.check_account)
     open_session = _writes(console_sessions.open_session)
     find_session_key = _reads(console_sessions.find_session_key)
     close_session = _writes(console_sessions.close_session)
@@ -136,6 +140,11 @@ class Store:
     rule = _reads(rule_table.get_rule)
     rules = _reads(rule_table.list_rules)
     delete_rule = _writes(rule_table.delete_rule)
+    put_grant = _writes(grant_table.put_grant)
+    grant = _reads(grant_table.get_grant)
+    grants = _reads(grant_table.list_grants)
+    delete_grant = _writes(grant_table.delete_grant)
+    find_covered_rules = _reads(grant_table.find_covered_rules)
     routing_changes = _reads(routing.routing_changes)
 
     create_replay = _writes(replay_table.create_replay)

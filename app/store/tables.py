@@ -46,7 +46,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0007"
+REVISION: Final = "0008"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -122,11 +122,30 @@ rules: Final = Table(
     **TABLE_OPTIONS,
 )
 
+grants: Final = Table(
+    "grants",
+    metadata,
+    Column("account_id", String(ID_CHARS), ForeignKey(accounts.c.id), primary_key=True),
+    Column("name", String(NAME_CHARS), primary_key=True),
+    # JSON as in `rules`; NULL after the deletion.
+    Column("value", Text),
+    # See `grants.find_covered_rules`; NULL after the deletion.
+    Column("kind", String(DIGEST_CHARS)),
+    Column("content", String(DIGEST_CHARS)),
+    Column("revision", BigInteger, nullable=False),
+    Column("deleted_ms", BigInteger),
+    Index(None, "account_id", "kind"),
+    Index(None, "account_id", "content"),
+    Index(None, "revision"),
+    Index(None, "deleted_ms"),
+    **TABLE_OPTIONS,
+)
+
 revisions: Final = Table(
     "revisions",
     metadata,
-    # "routing": the revision of the last change of a webhook or rule, see `revisions`.
-    # "forgotten": the last revision of the deleted rules whose rows no longer exist.
+    # "routing": the revision of the last change of a webhook, rule or grant, see `revisions`.
+    # "forgotten": the last revision of the deleted rules and grants whose rows no longer exist.
     Column("name", String(16), primary_key=True),
     Column("value", BigInteger, nullable=False),
     **TABLE_OPTIONS,

@@ -198,6 +198,8 @@ def test_using_it(terminal: Terminal) -> None:
     assert "is COMPLETED" in replayed.stderr
     until(lambda: missing(missed, heard) == [], "all that was missed came")
 
+    terminal.run(command("rewind accounts create"))
+    terminal.run(command("rewind grants put"))
     key = terminal.run(command("rewind keys create")).stdout.strip()
     own = httpx.get(f"http://127.0.0.1:{port}/webhooks", headers={"authorization": f"Bearer {key}"})
     assert (own.status_code, own.json()["items"]) == (200, [])
@@ -410,6 +412,8 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "rewind publish events.jsonl": test_using_it,
     "rewind publish missed.jsonl": test_using_it,
     "rewind replay": test_using_it,
+    "rewind accounts create": test_using_it,
+    "rewind grants put": test_using_it,
     "rewind keys create": test_using_it,
     "pip install .": test_installing_the_broker_alone,
     "logbroker serve --listen": test_the_broker_alone,

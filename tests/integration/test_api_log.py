@@ -20,6 +20,7 @@ from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.api_clients import client_of
 from tests.support.kafka.broker_process import BrokerProcess
@@ -78,7 +79,7 @@ async def application(
 
 @pytest.fixture(scope="module")
 async def client(application: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    issued = application.state.services.store.create_key("platform", Scope.OPERATOR, "")
+    issued = issue_key(application.state.services.store, "platform", Scope.OPERATOR, "")
     async with client_of(application, issued) as client:
         yield client
 
@@ -239,7 +240,7 @@ async def test_invalid_queries_are_rejected(
 
 
 async def test_developers_may_not_read_the_log(application: FastAPI) -> None:
-    issued = application.state.services.store.create_key("alice", Scope.DEVELOPER, "")
+    issued = issue_key(application.state.services.store, "alice", Scope.DEVELOPER, "")
     async with client_of(application, issued) as client:
         for path in (
             "brokers",

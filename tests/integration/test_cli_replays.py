@@ -16,6 +16,7 @@ from app.domain.model import Counts, Failure, NewWebhook, OffsetRange, Webhook
 from app.domain.windows import MINUTE_MS, format_time
 from app.log.topics import ensure_topics
 from app.webhooks.signing import new_secret
+from tests.support.database.api_keys import issue_key
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.service.api_process import ApiProcess
 
@@ -44,7 +45,7 @@ class Terminal:
     """Runs commands with an API key in the environment."""
 
     def __init__(self, api: ApiProcess) -> None:
-        _, token = api.store.create_key("platform", Scope.OPERATOR, "")
+        _, token = issue_key(api.store, "platform", Scope.OPERATOR, "")
         self._environment = {"REWIND_API_URL": api.url, "REWIND_API_KEY": token}
 
     def run(self, *words: str) -> Result:

@@ -17,6 +17,7 @@ from app.domain.accounts import Scope
 from app.store import Store
 from app.store.engine import ANSWER_S, migration_engine
 from app.store.tables import console_sessions
+from tests.support.database.api_keys import issue_key
 from tests.support.database.mariadb import MariaDbServer
 from tests.support.database.migrated import make_migrated
 from tests.support.processes.server_process import ServerProcess
@@ -59,7 +60,7 @@ def test_a_database_that_hangs_is_reported_and_does_not_delay_the_shutdown(
     database = mariadb.create_database()
     make_migrated(database)
     store = Store.open(database)
-    _, token = store.create_key("platform", Scope.OPERATOR, "")
+    _, token = issue_key(store, "platform", Scope.OPERATOR, "")
     store.close()
     through = make_url(database).set(port=link.port).render_as_string(hide_password=False)
     settings = Settings(
@@ -86,7 +87,7 @@ def test_a_sign_in_does_not_wait_for_the_deletion_of_sessions(mariadb: MariaDbSe
     database = mariadb.create_database()
     make_migrated(database)
     with closing(Store.open(database)) as store:
-        key, _ = store.create_key("platform", Scope.OPERATOR, "")
+        key, _ = issue_key(store, "platform", Scope.OPERATOR, "")
         store.open_session(key.id, "over", 0.0)
         with migration_engine(database) as engine, engine.begin() as deleting:
             deleting.execute(delete(console_sessions))

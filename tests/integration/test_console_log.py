@@ -21,6 +21,7 @@ from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.kafka.broker_process import BrokerProcess
@@ -63,7 +64,7 @@ async def application(settings: Settings, store: Store) -> AsyncIterator[FastAPI
 
 @pytest.fixture
 async def client(application: FastAPI, store: Store) -> AsyncIterator[ConsoleClient]:
-    issued = store.create_key("platform", Scope.OPERATOR, "")
+    issued = issue_key(store, "platform", Scope.OPERATOR, "")
     async with ConsoleClient(application, issued) as client:
         yield client
 
@@ -230,7 +231,7 @@ async def test_pipeline_runs_show_missing_records(client: ConsoleClient, store: 
 
 
 async def test_developers_cannot_see_the_log(application: FastAPI, store: Store) -> None:
-    issued = store.create_key("alice", Scope.DEVELOPER, "")
+    issued = issue_key(store, "alice", Scope.DEVELOPER, "")
     pages = ("", "/topics/x", "/topics/x/messages", "/groups", "/group?id=x", "/processes")
     async with ConsoleClient(application, issued) as developer:
         for page in (*pages, "/pipeline"):

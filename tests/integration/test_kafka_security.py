@@ -34,6 +34,7 @@ from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.client.errors import FetchFailed
 from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.registry.zookeeper.lease import SessionLease
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.certificates import self_signed
 from tests.support.http.receiver_thread import ReceiverThread
@@ -169,7 +170,7 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
     database = f"sqlite:///{tmp_path}/rewind.db"
     make_migrated(database)
     with closing(Store.open(database)) as store:
-        _, key = store.create_key("platform", Scope.OPERATOR, "")
+        _, key = issue_key(store, "platform", Scope.OPERATOR, "")
     environment = variables(certificate, PASSWORDS[user], user)
     environment |= {
         "REWIND_DATABASE": database,

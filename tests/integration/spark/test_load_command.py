@@ -14,6 +14,7 @@ from app.domain.accounts import Scope
 from logbroker.embedded import EmbeddedBroker
 from spark_jobs.cli import main
 from spark_jobs.cli.options import EXIT_FAILURE, EXIT_USAGE
+from tests.support.database.api_keys import issue_key
 from tests.support.service.api_process import ApiProcess
 from tests.support.spark.loaded_table import LoadScene
 
@@ -53,7 +54,7 @@ def test_runs_are_listed_by_the_service(scene: LoadScene) -> None:
     settings = Settings(data_dir=scene.folder, bootstrap_servers=scene.bootstrap_servers)
     key = scene.folder / "operator.key"
     with ApiProcess(settings, scene.folder) as api:
-        key.write_text(api.store.create_key("nights", Scope.OPERATOR, "")[1])
+        key.write_text(issue_key(api.store, "nights", Scope.OPERATOR, "")[1])
         service = ("--api", api.url, "--api-key-file", str(key))
         scene.publish(30, partition=1)
         run(scene, "--topics", "orders", "--starting-offsets", "latest", *service)

@@ -9,6 +9,7 @@ import httpx
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.store import Store
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S
@@ -44,7 +45,7 @@ class ApiProcess:
 
     def client(self, scope: Scope = Scope.OPERATOR, account: str = "platform") -> httpx.Client:
         """Return a client with a new key of an account. It is closed with the API."""
-        _, token = self.store.create_key(account, scope, "")
+        _, token = issue_key(self.store, account, scope, "")
         client = httpx.Client(
             base_url=self.url,
             timeout=DEADLINE_S,

@@ -7,6 +7,7 @@ from app.domain.accounts import Scope
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.domain.options import ReplayOptions
 from app.webhooks.signing import new_secret
+from tests.support.database.api_keys import issue_key
 from tests.support.http.browser import Visitor
 from tests.support.http.receiver_thread import ReceiverThread, is_event
 from tests.support.kafka.broker_process import BrokerProcess
@@ -71,7 +72,7 @@ class ConsoleScene(LiveScene):
         self, account: str = "platform", scope: Scope = Scope.OPERATOR, *, read_only: bool = False
     ) -> str:
         """Create a key and return its text."""
-        key, token = self.store.create_key(account, scope, "", is_read_only=read_only)
+        key, token = issue_key(self.store, account, scope, "", is_read_only=read_only)
         self._account_ids[account] = key.account.id
         return token
 

@@ -14,6 +14,7 @@ from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
+from tests.support.database.api_keys import issue_key
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
 from tests.support.kafka.broker_process import BrokerProcess
@@ -226,7 +227,7 @@ class TwoDataCentres:
     def _open(self) -> None:
         migrate(self._database_url)
         with closing(Store.open(self._database_url)) as store:
-            _, key = store.create_key("platform", Scope.OPERATOR, "")
+            _, key = issue_key(store, "platform", Scope.OPERATOR, "")
         centres = (self.a, self.b)
         for each in centres:
             each.launch()

@@ -31,6 +31,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from tests.support.database.api_keys import issue_key
 from tests.support.http.api_clients import client_of
 from tests.support.http.receiver_thread import is_event
 from tests.support.processes.waiting import until_async
@@ -69,7 +70,7 @@ class Service:
         )
         stopping = asyncio.Event()
         with closing(Store.open(settings.database)) as store:
-            operator = store.create_key("platform", Scope.OPERATOR, "")
+            operator = issue_key(store, "platform", Scope.OPERATOR, "")
             async with (
                 publisher,
                 WebhookSender(guard) as sender,

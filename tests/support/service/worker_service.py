@@ -14,6 +14,7 @@ from app.domain.accounts import Scope
 from app.domain.windows import format_time
 from app.store import Store
 from app.webhooks.signing import new_secret
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
@@ -199,7 +200,7 @@ class Stage:
         )
         self._stack.enter_context(api)
         with closing(Store.open(self._database_url)) as store:
-            _, key = store.create_key("platform", Scope.OPERATOR, "")
+            _, key = issue_key(store, "platform", Scope.OPERATOR, "")
         self.api = httpx.Client(
             base_url=api.start("rewind api ready on "),
             headers={"authorization": f"Bearer {key}"},

@@ -8,15 +8,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import click
+import pytest
 from fastapi import FastAPI
 
 from app import audit_log
 from app.api.admission import OPEN_PATHS, quota_headers
 from app.api.application import ROUTES
 from app.api.openapi import describe
+from app.cli.accounts import accounts
+from app.cli.grants import grants
 from app.cli.keys import keys
 from app.config import Settings
 from app.domain.accounts import Scope as KeyScope
+from app.domain.grants import GRANT_KINDS_PER_ACCOUNT_MAX, GRANTS_PER_ACCOUNT_MAX
 from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
 from app.http import problems
 from app.http.bounded_http import CONNECTIONS_MAX, CONNECTIONS_REJECTED_MAX, HEAD_S
@@ -32,8 +36,8 @@ from tests.unit.docs.doc_pages import page, section, table
 API_PAGE, ACCESS_PAGE = page("api.md"), page("access.md")
 DOCUMENTED_ROUTES = table(API_PAGE, "## Routes")
 OPERATORS = re.compile(
-    r"/events|/metrics|/processes|/pipeline/runs|/restorations|/log/.*"
-    r"|/replays/\{replay_id\}/restoration.*"
+    r"(PUT|DELETE) /accounts/.*|[A-Z]+ (/events|/metrics|/processes|/pipeline/runs|/restorations"
+    r"|/log/.*|/replays/\{replay_id\}/restoration.*)"
 )
 
 
@@ -87,15 +91,16 @@ def test_every_route_is_documented() -> None:
 
 
 def test_the_page_names_the_key_of_each_route() -> None:
-    documented_keys = {row["route"].split()[1]: row["key"] for row in DOCUMENTED_ROUTES}
-    assert {path for path, key in documented_keys.items() if key == "none"} == OPEN_PATHS
+    documented_keys = {row["route"]: row["key"] for row in DOCUMENTED_ROUTES}
+    open_routes = {f"GET {path}" for path in OPEN_PATHS}
+    assert {route for route, key in documented_keys.items() if key == "none"} == open_routes
     answering_403 = {
-        path
+        f"{method.upper()} {path}"
         for path, methods in document()["paths"].items()
-        for operation in methods.values()
-        if "403" in operation["responses"] and OPERATORS.fullmatch(path)
+        for method, operation in methods.items()
+        if "403" in operation["responses"] and OPERATORS.fullmatch(f"{method.upper()} {path}")
     }
-    assert {path for path, key in documented_keys.items() if key == "operator"} == answering_403
+    assert {route for route, key in documented_keys.items() if key == "operator"} == answering_403
 
 
 def test_every_problem_is_documented_with_status_and_title() -> None:
@@ -118,9 +123,10 @@ def test_every_scope_is_documented() -> None:
     assert documented == set(KeyScope)
 
 
-def test_every_option_of_rewind_keys_is_documented() -> None:
+@pytest.mark.parametrize("group", [accounts, grants, keys], ids=lambda group: group.name)
+def test_every_option_of_the_commands_is_documented(group: click.Group) -> None:
     documented: dict[str, set[str]] = {}
-    for row in table(ACCESS_PAGE, "### `rewind keys`"):
+    for row in table(ACCESS_PAGE, f"### `rewind {group.name}`"):
         if row["command"]:
             command = row["command"].split()[2]
             documented[command] = set()
@@ -132,12 +138,12 @@ def test_every_option_of_rewind_keys_is_documented() -> None:
             for param in command.params
             if isinstance(param, click.Option) and param.opts[0] != "--database"
         }
-        for name, command in keys.commands.items()
+        for name, command in group.commands.items()
     }
     assert documented == wanted
     assert all(
         "--database" in {param.opts[0] for param in command.params}
-        for command in keys.commands.values()
+        for command in group.commands.values()
     )
 
 
@@ -184,6 +190,9 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert documented["[kinds of rules](webhooks.md#rules) of a webhook"] == str(
         KINDS_PER_WEBHOOK_MAX
     )
+    assert documented["[grants](#grants) of an account"] == f"{GRANTS_PER_ACCOUNT_MAX:,}"
+    kinds = documented["[kinds of grants](#grants) of an account"]
+    assert kinds == str(GRANT_KINDS_PER_ACCOUNT_MAX)
 
 
 def test_the_example_of_an_audit_line_has_its_fields() -> None:

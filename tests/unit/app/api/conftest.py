@@ -26,6 +26,7 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.api_clients import Issued, client_of
 from tests.support.http.receiver_thread import ReceiverThread
@@ -50,17 +51,17 @@ def store(settings: Settings) -> Iterator[Store]:
 
 @pytest.fixture
 def operator(store: Store) -> Issued:
-    return store.create_key("platform", Scope.OPERATOR, "")
+    return issue_key(store, "platform", Scope.OPERATOR, "")
 
 
 @pytest.fixture
 def developer(store: Store) -> Issued:
-    return store.create_key("alice", Scope.DEVELOPER, "")
+    return issue_key(store, "alice", Scope.DEVELOPER, "")
 
 
 @pytest.fixture
 def other_developer(store: Store) -> Issued:
-    return store.create_key("bob", Scope.DEVELOPER, "")
+    return issue_key(store, "bob", Scope.DEVELOPER, "")
 
 
 @pytest.fixture

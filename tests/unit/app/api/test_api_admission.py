@@ -8,6 +8,7 @@ from httpx import AsyncClient, Response
 from app.config import Settings
 from app.http.request_limits import HEADERS_BYTES_MAX, URL_BYTES_MAX
 from app.store import Store
+from tests.support.database.api_keys import issue_key
 from tests.support.http.api_clients import Issued, client_of
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +153,7 @@ async def test_two_keys_of_an_account_have_a_limit_each(
     for _ in range(4):
         await developers_client.get("/webhooks")
     key, _ = developer
-    second = store.create_key(key.account.name, key.scope, "")
+    second = issue_key(store, key.account.name, key.scope, "")
     async with client_of(application, second) as client:
         assert (await client.get("/webhooks")).status_code == 200
 

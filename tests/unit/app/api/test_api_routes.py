@@ -12,6 +12,7 @@ from httpx import AsyncClient
 
 from app.api.admission import OPEN_PATHS
 from app.api.audit import CHANGING
+from app.domain.grants import Grant
 from app.domain.model import NewReplay, Webhook, Window
 from app.domain.rules import Rule
 from app.store import Store
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.anyio
 
 OPERATORS_ALONE = {
     "publishEvents",
+    "putGrant",
+    "deleteGrant",
     "getMetrics",
     "listProcesses",
     "listRestorations",
@@ -50,9 +53,10 @@ class Operation(NamedTuple):
     path: str
     described: dict[str, Any]
 
-    def on(self, webhook_id: str, replay_id: str) -> str:
+    def on(self, webhook_id: str, replay_id: str, account_id: str = "acc_1") -> str:
         """Its path with these ids."""
-        names = {"webhook_id": webhook_id, "replay_id": replay_id, "name": "vip", "topic": "events"}
+        names = {"webhook_id": webhook_id, "replay_id": replay_id, "account_id": account_id}
+        names |= {"name": "vip", "topic": "events"}
         return re.sub(r"{(\w+)}", lambda match: names[match[1]], self.path)
 
     @property
@@ -119,6 +123,7 @@ async def test_each_route_with_an_id_hides_other_accounts(
     operations: list[Operation],
 ) -> None:
     store.put_rule(Rule(webhook.id, "vip", ("*",)))
+    store.put_grant(Grant(webhook.account_id, "vip", ("*",)))
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
     asked = [
         operation
@@ -133,11 +138,14 @@ async def test_each_route_with_an_id_hides_other_accounts(
                 params=operation.query,
                 json=BODIES.get(operation.id),
             )
-            for ids in ((webhook.id, replay.id), ("wh_none", "rpl_none"))
+            for ids in (
+                (webhook.id, replay.id, webhook.account_id),
+                ("wh_none", "rpl_none", "acc_none"),
+            )
         ]
         assert [answer.status_code for answer in answers] == [404, 404], operation
         theirs, missing = (
-            re.sub(r"(wh|rpl)_\w+", "ID", json.dumps(answer.json())) for answer in answers
+            re.sub(r"(wh|rpl|acc)_\w+", "ID", json.dumps(answer.json())) for answer in answers
         )
         assert theirs == missing, operation
     assert len(asked) > 15
@@ -214,7 +222,7 @@ async def test_each_change_is_one_audit_line_whether_done_or_rejected(
 
 
 def _target(path: str) -> str | None:
-    named = [part for part in path.split("/") if part in ("wh_1", "rpl_1", "vip")]
+    named = [part for part in path.split("/") if part in ("wh_1", "rpl_1", "acc_1", "vip")]
     return "/".join(named) or None
 
 

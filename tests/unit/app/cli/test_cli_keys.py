@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.domain.accounts import Scope
 from app.store import Store
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 
 
@@ -36,7 +37,16 @@ def audited(result: Result) -> list[dict[str, object]]:
     return [line for line in lines if line["logger"] == "rewind.audit"]
 
 
+def test_an_unknown_account_is_an_error_that_says_how_to_create_it(store: Store, url: str) -> None:
+    result = keys(url, "create", "--account", "acmee")
+    assert (result.exit_code, result.stdout, audited(result)) == (1, "", [])
+    assert "account 'acmee' does not exist; `rewind accounts create acmee`" in result.stderr
+    assert store.keys() == ()
+    assert [account.name for account in store.accounts()] == ["default"]
+
+
 def test_a_new_key_is_printed_on_standard_output_only(store: Store, url: str) -> None:
+    store.create_account("acme")
     result = keys(url, "create", "--account", "acme", "--description", "laptop")
     assert result.exit_code == 0
     token = result.stdout.removesuffix("\n")
@@ -55,6 +65,7 @@ def test_an_operator_key(store: Store, url: str) -> None:
 
 
 def test_creating_and_revoking_is_audited(store: Store, url: str) -> None:
+    store.create_account("acme")
     made = audited(keys(url, "create", "--account", "acme"))
     (key,) = store.keys()
     revoked = audited(keys(url, "revoke", key.id))
@@ -65,8 +76,8 @@ def test_creating_and_revoking_is_audited(store: Store, url: str) -> None:
 
 
 def test_a_revoked_key_is_listed_as_such(store: Store, url: str) -> None:
-    good, good_token = store.create_key("acme", Scope.DEVELOPER, "laptop")
-    gone, gone_token = store.create_key("acme", Scope.OPERATOR, "")
+    good, good_token = issue_key(store, "acme", Scope.DEVELOPER, "laptop")
+    gone, gone_token = issue_key(store, "acme", Scope.OPERATOR, "")
     result = keys(url, "revoke", gone.id)
     assert (result.exit_code, result.stdout) == (0, "")
     assert store.find_key(gone_token) is None
@@ -107,6 +118,6 @@ def test_a_missing_database_is_reported_in_one_line(url: str, tmp_path: Path) ->
 
 
 def test_control_characters_of_a_description_are_escaped(store: Store, url: str) -> None:
-    store.create_key("acme", Scope.DEVELOPER, "\x1b[2Jgone\nkey_false  acme")
+    issue_key(store, "acme", Scope.DEVELOPER, "\x1b[2Jgone\nkey_false  acme")
     (line,) = keys(url, "list").stdout.splitlines()
     assert "\x1b" not in line

@@ -13,6 +13,7 @@ from app.cli.operator_key import ensure_operator_key
 from app.config import Settings
 from app.domain.accounts import Scope
 from app.store import Store
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 
 
@@ -50,7 +51,7 @@ def test_later_starts_keep_the_key(settings: Settings, store: Store) -> None:
 
 def test_an_invalid_key_is_replaced(settings: Settings, store: Store) -> None:
     file = settings.data_dir / "operator.key"
-    _, developers = store.create_key("acme", Scope.DEVELOPER, "")
+    _, developers = issue_key(store, "acme", Scope.DEVELOPER, "")
     for invalid in ("", "no key\n", "\N{SNOWMAN}\0", f"{developers}\n"):
         file.write_text(invalid)
         token = ensure_operator_key(settings)

@@ -22,6 +22,7 @@ from app.services.services import Services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient, enabled_webhook
@@ -47,23 +48,23 @@ def store(settings: Settings) -> Iterator[Store]:
 
 @pytest.fixture
 def operator(store: Store) -> Issued:
-    return store.create_key("platform", Scope.OPERATOR, "")
+    return issue_key(store, "platform", Scope.OPERATOR, "")
 
 
 @pytest.fixture
 def developer(store: Store) -> Issued:
-    return store.create_key("alice", Scope.DEVELOPER, "")
+    return issue_key(store, "alice", Scope.DEVELOPER, "")
 
 
 @pytest.fixture
 def other_developer(store: Store) -> Issued:
-    return store.create_key("bob", Scope.DEVELOPER, "")
+    return issue_key(store, "bob", Scope.DEVELOPER, "")
 
 
 @pytest.fixture
 def reader(store: Store) -> Issued:
     """Create a read-only operator key."""
-    return store.create_key("platform", Scope.OPERATOR, "", is_read_only=True)
+    return issue_key(store, "platform", Scope.OPERATOR, "", is_read_only=True)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from app.console.sessions import SessionGuard, Viewer
 from app.domain.accounts import Scope
 from app.services.limits import CONCURRENT_REQUESTS_MAX
 from app.store import Store
+from tests.support.database.api_keys import issue_key
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient
 
@@ -115,7 +116,7 @@ async def test_signing_out_ends_the_session(client: ConsoleClient) -> None:
 async def test_a_revoked_key_has_no_sessions(
     application: FastAPI, store: Store, anonymous: ConsoleClient
 ) -> None:
-    key, token = store.create_key("platform", Scope.OPERATOR, "")
+    key, token = issue_key(store, "platform", Scope.OPERATOR, "")
     await anonymous.http.post("/console/sign-in", data={"key": token})
     store.revoke_key(key.id)
     cookie = anonymous.http.cookies["rewind-console"]

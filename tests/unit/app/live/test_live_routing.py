@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from app.domain.grants import Grant
 from app.domain.model import NewWebhook, Webhook, WebhookStatus
 from app.domain.rules import Rule
 from app.live.routing import RoutingTable
@@ -48,6 +49,48 @@ def test_the_table_loads_everything_and_applies_every_change(store: Store) -> No
         assert table.webhook(first.id) is None
         assert (table.webhook_count, table.rule_count) == (1, 0)
         assert table.match("c.d", b"") == []
+
+    with_table(store, work)
+
+
+def test_webhooks_of_an_account_receive_only_what_its_grants_cover(store: Store) -> None:
+    account = store.create_account("acme")
+    granted = store.create_webhook(
+        NewWebhook("https://acme.example/hook", "", new_secret(), account.id), event_types=["*"]
+    )
+    private = webhook_of(store, "default")
+    store.put_rule(Rule(private.id, "default", ("dm.sent",)))
+    wanted, other = b'{"data": {"userId": "42"}}', b'{"data": {"userId": "43"}}'
+
+    async def work(table: RoutingTable) -> None:
+        # It has no grant, so its rule for all events matches nothing.
+        assert table.match("dm.sent", wanted) == [private.id]
+        where = (("data.userId", "42"),)
+        store.put_grant(Grant(account.id, "user-42", ("dm.*",), where))
+        await table.refresh()
+        assert table.match("dm.sent", wanted) == sorted([granted.id, private.id])
+        assert table.match("dm.sent", other) == [private.id]
+        assert table.match("follow.created", wanted) == []
+        store.delete_grant(account.id, "user-42")
+        await table.refresh()
+        assert table.match("dm.sent", wanted) == [private.id]
+
+    with_table(store, work)
+
+
+def test_a_restored_backup_replaces_the_grants(store: Store) -> None:
+    account = store.create_account("acme")
+    webhook = store.create_webhook(
+        NewWebhook("https://acme.example/hook", "", new_secret(), account.id), event_types=["*"]
+    )
+    store.put_grant(Grant(account.id, "all", ("*",)))
+
+    async def work(table: RoutingTable) -> None:
+        assert table.match("x", b"{}") == [webhook.id]
+        store.delete_grant(account.id, "all")
+        table._revision = 1_000_000
+        await table.refresh()
+        assert table.match("x", b"{}") == []
 
     with_table(store, work)
 

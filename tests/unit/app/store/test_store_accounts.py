@@ -5,13 +5,14 @@ import pytest
 from sqlalchemy import select
 
 from app.domain.accounts import DEFAULT_ACCOUNT, Scope
-from app.store import KeyNotFound, Store
+from app.store import AccountExists, AccountNotFound, KeyNotFound, Store
 from app.store.engine import open_engine
 from app.store.tables import api_keys
+from tests.support.database.api_keys import issue_key
 
 
 def test_a_key_is_found_by_its_token_with_its_account(store: Store) -> None:
-    key, token = store.create_key("acme", Scope.DEVELOPER, "laptop")
+    key, token = issue_key(store, "acme", Scope.DEVELOPER, "laptop")
     assert (key.account.name, key.scope, key.description) == ("acme", Scope.DEVELOPER, "laptop")
     assert key.id.startswith("key_")
     assert key.account.id.startswith("acc_")
@@ -20,7 +21,7 @@ def test_a_key_is_found_by_its_token_with_its_account(store: Store) -> None:
 
 
 def test_a_token_is_returned_once_and_stored_as_a_hash(store: Store, database_url: str) -> None:
-    _, token = store.create_key("acme", Scope.DEVELOPER, "")
+    _, token = issue_key(store, "acme", Scope.DEVELOPER, "")
     assert token.startswith("rwk_")
     assert len(token) == 4 + 43  # 32 bytes in base64url without padding
     engine = open_engine(database_url)
@@ -32,9 +33,9 @@ def test_a_token_is_returned_once_and_stored_as_a_hash(store: Store, database_ur
 
 
 def test_two_keys_share_one_account(store: Store) -> None:
-    one, one_token = store.create_key("acme", Scope.DEVELOPER, "one")
-    two, two_token = store.create_key("acme", Scope.OPERATOR, "two")
-    other, _ = store.create_key("Acme", Scope.DEVELOPER, "")
+    one, one_token = issue_key(store, "acme", Scope.DEVELOPER, "one")
+    two, two_token = issue_key(store, "acme", Scope.OPERATOR, "two")
+    other, _ = issue_key(store, "Acme", Scope.DEVELOPER, "")
     assert one.account == two.account
     assert one.account.id != other.account.id
     assert (one.id, one_token) != (two.id, two_token)
@@ -42,14 +43,14 @@ def test_two_keys_share_one_account(store: Store) -> None:
 
 
 def test_an_operator_sees_all_accounts(store: Store) -> None:
-    key, _ = store.create_key("default", Scope.OPERATOR, "")
+    key, _ = issue_key(store, "default", Scope.OPERATOR, "")
     assert key.account.id == DEFAULT_ACCOUNT
     assert key.sees is None
 
 
 @pytest.mark.parametrize("token", ["", "rwk_", "rwk_é", "rwk_\udcff", "x" * 10_000])
 def test_an_unknown_token_finds_no_key(store: Store, token: str) -> None:
-    key, real = store.create_key("acme", Scope.DEVELOPER, "")
+    key, real = issue_key(store, "acme", Scope.DEVELOPER, "")
     assert store.find_key(token) is None
     assert store.find_key(real.upper()) is None
     assert store.find_key(real + " ") is None
@@ -57,8 +58,8 @@ def test_an_unknown_token_finds_no_key(store: Store, token: str) -> None:
 
 
 def test_a_revoked_key_is_not_found_but_listed(store: Store) -> None:
-    key, token = store.create_key("acme", Scope.DEVELOPER, "")
-    other, other_token = store.create_key("acme", Scope.DEVELOPER, "")
+    key, token = issue_key(store, "acme", Scope.DEVELOPER, "")
+    other, other_token = issue_key(store, "acme", Scope.DEVELOPER, "")
     revoked = store.revoke_key(key.id)
     assert revoked.revoked_ms is not None
     assert revoked.revoked_ms >= key.created_ms
@@ -68,13 +69,13 @@ def test_a_revoked_key_is_not_found_but_listed(store: Store) -> None:
 
 
 def test_revoking_twice_keeps_the_first_time(store: Store) -> None:
-    key, _ = store.create_key("acme", Scope.DEVELOPER, "")
+    key, _ = issue_key(store, "acme", Scope.DEVELOPER, "")
     assert store.revoke_key(key.id) == store.revoke_key(key.id)
 
 
 @pytest.mark.parametrize("key_id", ["key_none", "", "key_ü"])
 def test_an_unknown_key_cannot_be_revoked(store: Store, key_id: str) -> None:
-    key, token = store.create_key("acme", Scope.DEVELOPER, "")
+    key, token = issue_key(store, "acme", Scope.DEVELOPER, "")
     for unknown in (key_id, key.id.upper(), key.id + " "):
         with pytest.raises(KeyNotFound, match="does not exist"):
             store.revoke_key(unknown)
@@ -82,15 +83,34 @@ def test_an_unknown_key_cannot_be_revoked(store: Store, key_id: str) -> None:
 
 
 def test_keys_are_listed_oldest_first(store: Store) -> None:
-    keys = [store.create_key(f"account {n}", Scope.DEVELOPER, str(n))[0] for n in range(5)]
+    keys = [issue_key(store, f"account {n}", Scope.DEVELOPER, str(n))[0] for n in range(5)]
     assert list(store.keys()) == sorted(keys, key=lambda key: (key.created_ms, key.id))
 
 
-def test_concurrent_creations_of_one_account_share_it(store: Store) -> None:
+def test_a_key_needs_an_account_that_exists(store: Store) -> None:
+    for name in ("acme", "Default", "default "):
+        with pytest.raises(AccountNotFound, match="does not exist"):
+            store.create_key(name, Scope.DEVELOPER, "")
+    assert [account.name for account in store.accounts()] == ["default"]
+
+
+def test_an_account_is_created_once_and_found_by_its_name(store: Store) -> None:
+    account = store.create_account("acme")
+    assert account.id.startswith("acc_")
+    assert store.account_named("acme") == account
+    with pytest.raises(AccountExists, match=account.id):
+        store.create_account("acme")
+    assert [each.name for each in store.accounts()] == ["default", "acme"]
+    assert store.create_key("acme", Scope.DEVELOPER, "")[0].account == account
+
+
+def test_of_concurrent_creations_of_one_account_one_succeeds(store: Store) -> None:
+    def is_created(_: int) -> bool:
+        try:
+            store.create_account("acme")
+        except AccountExists:
+            return False
+        return True
+
     with ThreadPoolExecutor(8) as threads:
-        made = list(
-            threads.map(lambda n: store.create_key("acme", Scope.DEVELOPER, str(n)), range(24))
-        )
-    assert len({key.account.id for key, _ in made}) == 1
-    assert len({token for _, token in made}) == 24
-    assert set(store.keys()) == {key for key, _ in made}
+        assert sorted(threads.map(is_created, range(24))) == [False] * 23 + [True]

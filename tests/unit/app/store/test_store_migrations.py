@@ -9,8 +9,10 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, event, text
 
 from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.grants import EVERYTHING, Grant
 from app.domain.model import Counts, IdempotencyKey, Validation, WebhookStatus, Window
 from app.domain.options import NoticeStyle, ReplayOptions
+from app.domain.rules import Rule
 from app.domain.states import ReplayState
 from app.store import Store, is_migrated, migrate, schema
 from app.store.engine import open_engine
@@ -162,6 +164,31 @@ def test_the_routing_table_includes_webhooks_of_the_previous_version(
     changes = store.routing_changes(0)
     assert [webhook.id for webhook in changes.webhooks] == [webhook_id]
     assert store.routing_changes(changes.revision).webhooks == ()
+    store.close()
+
+
+@pytest.mark.parametrize("is_in_use", [True, False])
+def test_accounts_of_the_previous_version_get_a_grant_for_everything(
+    empty_database_url: str, engine: Engine, caplog: pytest.LogCaptureFixture, is_in_use: bool
+) -> None:
+    migrate_to(empty_database_url, "0007")
+    if is_in_use:
+        insert_old(engine, 1)
+        with engine.execution_options(rewind_writes=True).begin() as connection:
+            connection.execute(text("INSERT INTO accounts VALUES ('acc_1', 'acme', 1000)"))
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
+    account_ids = [account.id for account in store.accounts()]
+    assert account_ids == [DEFAULT_ACCOUNT, "acc_1"][: 2 if is_in_use else 1]
+    for account_id in account_ids:
+        assert store.grants(account_id).items == (Grant(account_id, EVERYTHING, ("*",)),)
+        rule = Rule("wh_1", "default", ("x",))
+        assert store.find_covered_rules(account_id, [rule]) == {("wh_1", "default")}
+    assert store.grants(store.create_account("new").id).items == ()
+    logged = [vars(each) for each in caplog.records if each.name == "rewind.migrations"]
+    assert [(each["msg"], each["names"]) for each in logged] == (
+        [("accounts-granted-everything", ["acme", "default"])] if is_in_use else []
+    )
     store.close()
 
 

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.model import NewWebhook, Webhook
-from app.domain.rules import RoutingChanges, Rule
+from app.domain.routing_changes import RoutingChanges
+from app.domain.rules import Rule
 from app.store import RuleNotFound, Store, TooManyRules, WebhookNotFound, rules
 from app.store.engine import open_engine
 from app.webhooks.signing import new_secret

@@ -19,6 +19,7 @@ from app.domain.rules import Rule
 from app.domain.states import ReplayState
 from app.store import IdempotencyConflict, ReplayNotFound, Store, TooManyWebhooks, WebhookNotFound
 from app.webhooks.signing import new_secret
+from tests.support.database.api_keys import issue_key
 
 OPEN = ReplayFilter(frozenset({ReplayState.OPEN}))
 
@@ -30,7 +31,7 @@ class Tenant:
     """An account with a webhook, a rule, and a replay."""
 
     def __init__(self, store: Store, name: str) -> None:
-        key, _ = store.create_key(name, Scope.DEVELOPER, "")
+        key, _ = issue_key(store, name, Scope.DEVELOPER, "")
         assert key.sees is not None
         self.account = key.sees
         self.webhook = store.create_webhook(NewWebhook(URL, name, new_secret(), self.account))

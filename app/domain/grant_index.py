@@ -1,0 +1,145 @@
+"""An index of all grants that decides whether an account may receive an event.
+
+The grants of an account are grouped by the set of paths in their conditions, and within a group by
+the values that they require. The cost of an event depends on the kinds of grants of the accounts
+that are asked for, not on the number of grants or accounts.
+"""
+
+import json
+from typing import Any, Final
+
+from app.domain.globs import glob_matches
+from app.domain.grants import Grant
+from app.domain.rules import Scalar
+
+Paths = tuple[str, ...]
+Values = tuple[object, ...]
+_Globs = dict[str, int]
+"""The globs of grants with the same values, with the number of these grants."""
+
+_MISSING: Final = object()
+"""Stands for a path without a scalar; unequal to every value of a grant."""
+
+_TRUE, _FALSE = object(), object()
+
+
+class EventBody:
+    """The values of an event's body; it is parsed once, at the first request of a value."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._event: Any = _MISSING
+        self._values: dict[Paths, Values] = {}
+
+    def values(self, paths: Paths) -> Values:
+        """The values at the paths; a path without a scalar has one that equals nothing."""
+        found = self._values.get(paths)
+        if found is None:
+            if self._event is _MISSING:
+                self._event = _parse(self._body)
+            found = self._values[paths] = tuple(_value_at(self._event, path) for path in paths)
+        return found
+
+
+class GrantIndex:
+    """The grants of all accounts, added and removed one by one."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _AccountGrants] = {}
+
+    def put(self, grant: Grant) -> None:
+        """Add a grant, replacing that of the same account and name."""
+        self.remove(grant.account_id, grant.name)
+        self._accounts.setdefault(grant.account_id, _AccountGrants()).add(grant)
+
+    def remove(self, account_id: str, name: str) -> None:
+        """Remove a grant, if it exists."""
+        account = self._accounts.get(account_id)
+        if account is not None:
+            account.remove(name)
+            if not account.grants:
+                del self._accounts[account_id]
+
+    def covers(self, account_id: str, event_type: str, body: EventBody) -> bool:
+        """Whether a grant of the account matches an event.
+
+        A body that is not a JSON object matches only grants without conditions.
+        """
+        account = self._accounts.get(account_id)
+        return account is not None and account.covers(event_type, body)
+
+
+class _AccountGrants:
+    """The grants of one account."""
+
+    __slots__ = ("_groups", "grants")
+
+    def __init__(self) -> None:
+        self.grants: dict[str, Grant] = {}
+        # The grants without conditions first: for them, the body need not be parsed.
+        self._groups: dict[Paths, dict[Values, _Globs]] = {(): {}}
+
+    def add(self, grant: Grant) -> None:
+        """Add a grant with a new name."""
+        self.grants[grant.name] = grant
+        paths, values = _conditions(grant)
+        globs = self._groups.setdefault(paths, {}).setdefault(values, {})
+        for glob in set(grant.event_types):
+            globs[glob] = globs.get(glob, 0) + 1
+
+    def remove(self, name: str) -> None:
+        """Remove a grant, if it exists."""
+        grant = self.grants.pop(name, None)
+        if grant is None:
+            return
+        paths, values = _conditions(grant)
+        by_values = self._groups[paths]
+        globs = by_values[values]
+        for glob in set(grant.event_types):
+            globs[glob] -= 1
+            if not globs[glob]:
+                del globs[glob]
+        if not globs:
+            del by_values[values]
+        if paths and not by_values:
+            del self._groups[paths]
+
+    def covers(self, event_type: str, body: EventBody) -> bool:
+        """Whether a grant matches an event."""
+        for paths, by_values in self._groups.items():
+            globs = by_values.get(body.values(paths) if paths else ())
+            if globs and any(glob_matches(glob, event_type) for glob in globs):
+                return True
+        return False
+
+
+def _conditions(grant: Grant) -> tuple[Paths, Values]:
+    conditions = sorted(dict(grant.where).items())
+    paths = tuple(path for path, _ in conditions)
+    return paths, tuple(_comparable(value) for _, value in conditions)
+
+
+def _comparable(value: Scalar) -> object:
+    """A value that compares as JSON does: in Python, True equals 1 and False equals 0."""
+    if value is True:
+        return _TRUE
+    if value is False:
+        return _FALSE
+    return value
+
+
+def _value_at(event: object, path: str) -> object:
+    for step in path.split("."):
+        if not isinstance(event, dict):
+            return _MISSING
+        event = event.get(step, _MISSING)
+    if isinstance(event, dict | list):
+        return _MISSING
+    return _comparable(event)  # type: ignore[arg-type]  # neither dict nor list, so a scalar
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
