@@ -126,9 +126,10 @@ async def retry_replay(
     caller: CallerDependency,
     idempotency_key: IdempotencyHeader = None,
 ) -> ReplayDocument:
-    """Create a replay of the failures of another one, with its options and in its data centre.
+    """Create a replay of what another one did not deliver, with its options and data centre.
 
-    The replay must be over and have failures. Its window must still be retained; with the source
+    That is its failures and, if it FAILED or was CANCELLED, the events that it did not reach. The
+    replay must be over and have some of either. Its window must still be retained; with the source
     `archive`, its restored events must be.
     """
     replay = await replays.retry_replay(services, caller, replay_id, idempotency_key)
@@ -217,12 +218,12 @@ def pause_replay(
 @router.post(
     "/{replay_id}/resume",
     operation_id="resumeReplay",
-    responses=errors(NOT_FOUND, ILLEGAL_MOVE),
+    responses=errors(NOT_FOUND, ILLEGAL_MOVE, REPLAY_ACTIVE),
 )
 def resume_replay(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
-    """Resume a paused replay at its checkpoint, as soon as a worker is free."""
+    """Resume a PAUSED or FAILED replay at its checkpoint, as soon as a worker is free."""
     replay = services.store.resume_replay(replay_id, of_account=caller.sees, actor=caller.id)
     return ReplayDocument.of(replay, now_ms())
 

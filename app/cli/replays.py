@@ -14,9 +14,9 @@ _LIST_MAX: Final = 200
 
 _VERBS: Final = {
     "pause": "Pause a replay. Its worker stops within two seconds.",
-    "resume": "Resume a paused replay at its checkpoint.",
+    "resume": "Resume a paused or failed replay at its checkpoint.",
     "cancel": "Cancel a replay. It cannot be resumed.",
-    "retry": "Create a replay of the failed events of an ended one.",
+    "retry": "Create a replay of what an ended one did not deliver.",
 }
 
 

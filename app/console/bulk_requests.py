@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from app.console.forms import Form
 from app.console.urls import filter_query, parse_filter
 from app.domain.model import ReplayFilter
-from app.domain.states import TERMINAL, ReplayEvent, ReplayState, moves
+from app.domain.states import ACTIVE, TERMINAL, ReplayEvent, ReplayState, moves
 from app.http.problems import INVALID_REQUEST, Problem
 from app.services.errors import FieldError
 
@@ -34,7 +34,10 @@ class BulkAction(StrEnum):
     @property
     def states(self) -> frozenset[ReplayState]:
         """The states that allow the action. A retry also requires failures."""
-        return TERMINAL if self is BulkAction.RETRY else frozenset(moves(ReplayEvent(self)))
+        if self is BulkAction.RETRY:
+            return TERMINAL
+        # A FAILED replay is resumed on its own page.
+        return frozenset(moves(ReplayEvent(self))) & ACTIVE
 
     @property
     def operation(self) -> str:

@@ -35,7 +35,9 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
     "pause": MessageTemplate("Job paused.", "{} jobs paused."),
     "resume": MessageTemplate("Job resumed.", "{} jobs resumed."),
     "cancel": MessageTemplate("Job cancelled.", "{} jobs cancelled."),
-    "retry": MessageTemplate("Retry queued: it sends the failed events.", "{} retries queued."),
+    "retry": MessageTemplate(
+        "Retry queued: it sends what was not delivered.", "{} retries queued."
+    ),
     "start": MessageTemplate("Replay queued.", "{} replays queued."),
     "none-selected": MessageTemplate(
         "No jobs selected. Select jobs, or choose all that match.",
@@ -50,6 +52,11 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
     "retry-busy": MessageTemplate(
         "Retry not queued: this webhook has another active job.",
         "Retries not queued: {} webhooks have another active job.",
+        is_bad_news=True,
+    ),
+    "resume-busy": MessageTemplate(
+        "Not resumed: this webhook has another active job.",
+        "Not resumed: {} webhooks have another active job.",
         is_bad_news=True,
     ),
     "webhook-enable": MessageTemplate(

@@ -123,7 +123,7 @@ async def resume(
     services: ServicesDependency,
     _form: ChangeForm,
 ) -> Response:
-    """Resume a paused job."""
+    """Resume a paused or failed job."""
     return await _move(request, viewer, services.store.resume_replay, replay_id, "resume")
 
 
@@ -175,13 +175,15 @@ async def retry(
 async def _move(
     request: Request, viewer: Viewer, move: Callable[..., Replay], replay_id: str, verb: str
 ) -> Response:
-    key, status = viewer.key, 303
+    key, status, code = viewer.key, 303, verb
     try:
         await run_in_threadpool(move, replay_id, of_account=key.sees, actor=key.id)
     except IllegalMove:
-        status = _CONFLICT
+        status, code = _CONFLICT, "state-changed"
+    except ActiveReplayExists:
+        status, code = _CONFLICT, "resume-busy"
     log_change(request, key, f"{verb}Replay", replay_id, status)
-    return _redirect_to_job(replay_id, verb if status == 303 else "state-changed")
+    return _redirect_to_job(replay_id, code)
 
 
 def _redirect_to_job(replay_id: str, code: str) -> Response:

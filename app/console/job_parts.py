@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from app.console.job_rows import heartbeat, waiting_reason
 from app.console.plots import rate_plot
-from app.domain.model import Replay
+from app.domain.model import Replay, unread_offsets
 from app.domain.moves import Move, MoveEvent
 from app.domain.progress import progress
 from app.domain.samples import Sample
@@ -101,7 +101,9 @@ def job_parts(environment: Environment, view: JobView, present_ms: int) -> dict[
         "statuses": part("statuses", response_counts(replay.status_counts), replay.counts),
         "timeline": timeline_part(environment, view.moves),
         "failures": part("failures", replay),
-        "actions": part("actions", replay, allowed_actions(replay)),
+        "actions": part(
+            "actions", replay, allowed_actions(replay), unread_offsets(replay) is not None
+        ),
     }
     # The script compares a part with the stripped innerHTML of the page.
     return {name: markup.strip() for name, markup in parts.items()}
@@ -146,7 +148,7 @@ def allowed_actions(replay: Replay) -> frozenset[str]:
     """Return the actions that the state allows: "pause", "resume", "cancel", "retry"."""
     events = (ReplayEvent.PAUSE, ReplayEvent.RESUME, ReplayEvent.CANCEL)
     found = {event.value for event in events if event in TRANSITIONS[replay.state]}
-    if replay.state in TERMINAL and replay.counts.failed:
+    if replay.state in TERMINAL and (replay.counts.failed or unread_offsets(replay)):
         found.add("retry")
     return frozenset(found)
 

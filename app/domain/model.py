@@ -134,9 +134,9 @@ class AwaitedRestore:
 class NewReplay:
     """A replay to create: the events of `window` that are addressed to the webhook.
 
-    `retry_of` is a replay whose failures are delivered again, and nothing else. `origin` is the
-    data centre whose log is read; if empty, that of the first worker that claims it. A replay of
-    the archive has an origin, and `awaits` a restore unless it is a retry.
+    `retry_of` is a replay whose failures are delivered again, and what it did not reach. `origin`
+    is the data centre whose log is read; if empty, that of the first worker that claims it. A
+    replay of the archive has an origin, and `awaits` a restore unless it is a retry.
     """
 
     webhook_id: str
@@ -191,6 +191,15 @@ class Replay:
     started_ms: int | None
     heartbeat_ms: int | None
     finished_ms: int | None
+
+
+def unread_offsets(replay: Replay) -> OffsetRange | None:
+    """The offsets that a replay did not reach before it FAILED or was CANCELLED; None if none."""
+    if replay.state not in (ReplayState.FAILED, ReplayState.CANCELLED) or replay.offsets is None:
+        return None
+    offsets = replay.offsets
+    start = offsets.start if replay.checkpoint is None else replay.checkpoint
+    return None if start >= offsets.end else OffsetRange(offsets.partition, start, offsets.end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 OPEN ──claim──> STARTED ──begin──> ONGOING ──complete──> COMPLETED
  ^ ^               │                  │
  │ └────release────┴──────────────────┘        any of the three ──pause───> PAUSED
- └──resume── PAUSED                            these and PAUSED ──cancel──> CANCELLED
-                                                STARTED, ONGOING ──fail──> FAILED
+ ├──resume── PAUSED                            these and PAUSED ──cancel──> CANCELLED
+ └──resume── FAILED                             STARTED, ONGOING ──fail──> FAILED
 
 A worker holds the replay in STARTED and ONGOING; without heartbeats, another worker takes it over
 in the same state. PAUSE and CANCEL take effect at once: the worker learns of them by its next write
-and may then store a last checkpoint. A replay that awaits a restore is OPEN or PAUSED, and cannot
-be claimed.
+and may then store a last checkpoint. A FAILED replay is over until its owner resumes it. A replay
+that awaits a restore is OPEN or PAUSED, and cannot be claimed.
 """
 
 from collections.abc import Mapping
@@ -95,19 +95,20 @@ TRANSITIONS: Final[Mapping[ReplayState, Mapping[ReplayEvent, ReplayState]]] = {
         ReplayEvent.CANCEL: ReplayState.CANCELLED,
     },
     ReplayState.COMPLETED: {},
-    ReplayState.FAILED: {},
+    ReplayState.FAILED: {
+        # The cause is repaired: it continues at its checkpoint.
+        ReplayEvent.RESUME: ReplayState.OPEN,
+    },
     ReplayState.CANCELLED: {
         ReplayEvent.CHECKPOINT: ReplayState.CANCELLED,
     },
 }
 
-TERMINAL: Final = frozenset(
-    state for state, moves in TRANSITIONS.items() if set(moves.values()) <= {state}
-)
-"""States without a way to another state."""
+TERMINAL: Final = frozenset({ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED})
+"""States in which a replay is over. Only its owner can change that, by resuming a FAILED one."""
 
 ACTIVE: Final = frozenset(ReplayState) - TERMINAL
-"""States that can change; a webhook has at most one replay in them."""
+"""States of replays that are not over; a webhook has at most one replay in them."""
 
 
 def next_state(state: ReplayState, event: ReplayEvent) -> ReplayState:

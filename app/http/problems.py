@@ -37,7 +37,7 @@ FORBIDDEN: Final = Kind("forbidden", 403, "Not permitted for this API key")
 NOT_FOUND: Final = Kind("not-found", 404, "Not found")
 REPLAY_ACTIVE: Final = Kind("replay-active", 409, "The webhook has an active replay")
 ILLEGAL_MOVE: Final = Kind("illegal-move", 409, "Not possible in this state of the replay")
-NOTHING_TO_RETRY: Final = Kind("nothing-to-retry", 409, "The replay has no failures")
+NOTHING_TO_RETRY: Final = Kind("nothing-to-retry", 409, "The replay delivered everything")
 NOTHING_TO_RESTORE: Final = Kind(
     "nothing-to-restore", 409, "The replay does not wait for a restore"
 )

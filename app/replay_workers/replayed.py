@@ -4,7 +4,7 @@ A replay has delivered the events that it selects between its start and its chec
 its failures. So offsets, checkpoint, options and failures in the database suffice.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,12 +12,11 @@ from app.domain.model import NewReplay, OffsetRange, Replay, Window
 from app.domain.offset_set import OffsetSet
 from app.domain.type_filter import TypeFilter
 from app.log.event import LoggedEvent
+from app.replay_workers.retried import RetriedOffsets, read_failed, read_retried
 from app.store import Store
 
 EARLIER_REPLAYS_MAX: Final = 1_000
 """Earlier replays of one webhook that are considered, the latest first."""
-
-OFFSETS_PER_PAGE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class ReplayedRange:
     window: Window
     types: TypeFilter
     failed: OffsetSet
-    retried: OffsetSet | None = None
+    retried: RetriedOffsets | None = None
 
     def __contains__(self, event: LoggedEvent) -> bool:
         return (
@@ -75,23 +74,6 @@ def _replayed_range(store: Store, replay: Replay, wanted: OffsetRange) -> Replay
         offsets,
         replay.window,
         TypeFilter(replay.options.event_types),
-        _failed(store, replay.id, offsets) if replay.counts.failed else OffsetSet(),
-        None if replay.retry_of is None else _failed(store, replay.retry_of, offsets),
+        read_failed(store, replay, offsets),
+        None if replay.retry_of is None else read_retried(store, replay.retry_of, offsets),
     )
-
-
-def _failed(store: Store, replay_id: str, offsets: OffsetRange) -> OffsetSet:
-    # A failure that is not known would not be sent again, so the set is never full.
-    failed = OffsetSet(pages_max=max(1, offsets.end - offsets.start))
-    for page in _failure_pages(store, replay_id, offsets.start - 1):
-        for offset in page:
-            if offset >= offsets.end:
-                return failed
-            failed.add(offset)
-    return failed
-
-
-def _failure_pages(store: Store, replay_id: str, after: int) -> Iterator[tuple[int, ...]]:
-    while page := store.failed_offsets(replay_id, after, OFFSETS_PER_PAGE):
-        yield page
-        after = page[-1]

@@ -1,14 +1,12 @@
 """Which events a replay delivers: the offsets to read, and the events to skip."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 from app.config import Settings
 from app.domain.lateness import disorder_ms
 from app.domain.model import NewReplay, OffsetRange, Replay
-from app.domain.offset_set import OffsetSet
 from app.domain.options import Only
 from app.domain.type_filter import TypeFilter
 from app.log.delivered import DeliveredEvents, LiveDeliveries
@@ -19,8 +17,9 @@ from app.replay_workers.errors import ReplayRefused
 from app.replay_workers.handover import take_over_from_live
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.replay_log import ReplayLog
-from app.replay_workers.replayed import OFFSETS_PER_PAGE, ReplayedEvents, read_replayed
-from app.store import ReplayNotFound, Store
+from app.replay_workers.replayed import ReplayedEvents, read_replayed
+from app.replay_workers.retried import RetriedOffsets, TooManyRetries, read_retried
+from app.store import NothingToRetry, ReplayNotFound, Store
 
 
 def locate_window(
@@ -44,12 +43,12 @@ def locate_window(
 class Selection:
     """The events that the options of a replay select.
 
-    `failed` limits a retry to the failures of its parent. `delivered` are live deliveries to skip,
+    `retried` limits a retry to what its parent left. `delivered` are live deliveries to skip,
     and `replayed` those of earlier replays.
     """
 
     types: TypeFilter = field(default_factory=TypeFilter)
-    failed: OffsetSet | None = None
+    retried: RetriedOffsets | None = None
     delivered: DeliveredEvents | None = None
     replayed: ReplayedEvents | None = None
 
@@ -57,7 +56,7 @@ class Selection:
         """Whether the event's type and offset are selected."""
         if not self.types.matches(event.event_type):
             return False
-        return self.failed is None or event.offset in self.failed
+        return self.retried is None or event.offset in self.retried
 
     def is_delivered(self, event: LoggedEvent) -> bool:
         """Whether the event is to be skipped because it was delivered live or by a replay."""
@@ -82,16 +81,16 @@ class SelectionReader:
         self._log = replay_log
 
     async def read_offsets(self) -> OffsetRange:
-        """The offsets to read: those of the window, or of the failures to retry.
+        """The offsets to read: those of the window, or of what is to be retried.
 
         Raises:
-            ReplayRefused: the replay whose failures to retry does not exist.
+            ReplayRefused: the replay to retry does not exist, or delivered everything.
             WindowNotRetained: records of the window may be deleted.
             LogUnavailable: the log does not respond.
         """
         if self._replay.retry_of is None:
             return await asyncio.to_thread(self._window_offsets)
-        return await self._failure_offsets(self._replay.retry_of)
+        return await self._offsets_to_retry(self._replay.retry_of)
 
     async def read_selection(
         self, offsets: OffsetRange, continues: Callable[[], bool]
@@ -103,15 +102,15 @@ class SelectionReader:
             ReplayPostponed: the live path does not hand over its events.
         """
         replay, options = self._replay, self._replay.options
-        failed = delivered = replayed = None
+        retried = delivered = replayed = None
         if replay.retry_of is not None:
-            failed = await self._failed(replay.retry_of, offsets)
+            retried = await self._retried(replay.retry_of, offsets)
         if options.only is Only.FAILED:
             if options.target_url is None:
                 await self._take_over_from_live(offsets, continues)
             delivered = await asyncio.to_thread(self._delivered, offsets, continues)
             replayed = await self._lease.query(lambda store: read_replayed(store, replay, offsets))
-        return Selection(TypeFilter(options.event_types), failed, delivered, replayed)
+        return Selection(TypeFilter(options.event_types), retried, delivered, replayed)
 
     async def _take_over_from_live(
         self, offsets: OffsetRange, continues: Callable[[], bool]
@@ -132,32 +131,22 @@ class SelectionReader:
             dependencies.history, dependencies.store, dependencies.settings, self._replay
         )
 
-    async def _failure_offsets(self, parent_id: str) -> OffsetRange:
-        """From the first failure to the last, in the partition that the parent read."""
+    async def _offsets_to_retry(self, parent_id: str) -> OffsetRange:
+        """What the parent failed to deliver or did not reach, in the partition that it read."""
         try:
-            parent = await self._lease.query(lambda store: store.replay(parent_id))
-        except ReplayNotFound as error:
+            offsets = await self._lease.query(lambda store: store.offsets_to_retry(parent_id))
+        except (ReplayNotFound, NothingToRetry) as error:
             raise ReplayRefused(str(error)) from error
-        first = last = None
-        async for page in self._failure_pages(parent_id):
-            first, last = page[0] if first is None else first, page[-1]
-        if parent.offsets is None or first is None or last is None:
-            raise ReplayRefused(f"replay {parent_id} has no failures")
-        return OffsetRange(parent.offsets.partition, first, last + 1)
+        if offsets is None:
+            # It failed before its window was looked up.
+            return await asyncio.to_thread(self._window_offsets)
+        return offsets
 
-    async def _failed(self, parent_id: str, offsets: OffsetRange) -> OffsetSet:
-        # Every failure must be delivered, so the set is never full.
-        failed = OffsetSet(pages_max=offsets.end - offsets.start)
-        async for page in self._failure_pages(parent_id):
-            for offset in page:
-                failed.add(offset)
-        return failed
-
-    async def _failure_pages(self, parent_id: str) -> AsyncIterator[tuple[int, ...]]:
-        after = -1
-        while page := await self._lease.query(partial(_failure_page, parent_id, after)):
-            yield page
-            after = page[-1]
+    async def _retried(self, parent_id: str, offsets: OffsetRange) -> RetriedOffsets | None:
+        try:
+            return await self._lease.query(lambda store: read_retried(store, parent_id, offsets))
+        except (ReplayNotFound, TooManyRetries) as error:
+            raise ReplayRefused(str(error)) from error
 
     def _delivered(self, offsets: OffsetRange, continues: Callable[[], bool]) -> DeliveredEvents:
         """The events that were delivered live; an event without known outcome is not delivered."""
@@ -177,7 +166,3 @@ class SelectionReader:
         if found.events.is_full:
             self._log.warning("outcomes-not-all-known")
         return found.events
-
-
-def _failure_page(parent_id: str, after: int, store: Store) -> tuple[int, ...]:
-    return store.failed_offsets(parent_id, after, OFFSETS_PER_PAGE)

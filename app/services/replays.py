@@ -68,7 +68,7 @@ async def create_replay(
 async def retry_replay(
     services: Services, caller: ApiKey, replay_id: str, idempotency_key: str | None = None
 ) -> Replay:
-    """A new replay of the failures of another one, with its options and in its data centre.
+    """A new replay of what another one left undelivered, with its options and data centre.
 
     Raises:
         ReplayNotFound: no such replay, or it belongs to another account.

@@ -163,10 +163,10 @@ class ReplayNotOver(Conflict):
 
 
 class NothingToRetry(Conflict):
-    """The replay has no failures."""
+    """The replay has no failures, and reached its end."""
 
     def __init__(self, replay_id: str) -> None:
-        super().__init__(f"replay {replay_id!r} has no failures to retry")
+        super().__init__(f"replay {replay_id!r} has no failures to retry, and reached its end")
         self.replay_id = replay_id
 
 

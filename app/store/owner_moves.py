@@ -11,22 +11,34 @@ from sqlalchemy import Connection, case, null, select
 
 from app.domain.model import Replay
 from app.domain.moves import MoveEvent
-from app.domain.states import TRANSITIONS, ReplayEvent, ReplayState, moves
+from app.domain.states import ACTIVE, TRANSITIONS, ReplayEvent, ReplayState, moves
 from app.store.claim_queue import claimable_from
-from app.store.errors import IllegalMove
+from app.store.errors import IllegalMove, WebhookNotFound
 from app.store.moves import Moved, record_moves, trim_moves
-from app.store.replays import get_replay, lock_replay
+from app.store.replays import check_no_active_replay, get_replay, lock_replay
 from app.store.samples import add_samples
 from app.store.sql import now_ms
 from app.store.tables import replays
 from app.store.transitions import transition
+from app.store.webhooks import lock_webhook
 
 _END_OF_QUEUE: Final = case((replays.c.awaits.is_not(None), null()), else_=claimable_from(now_ms()))
 """A replay that awaits a restore is in no queue."""
 
 _VALUES: Final[Mapping[ReplayEvent, Mapping[str, Any]]] = {
     ReplayEvent.PAUSE: {"claimable_ms": None, "waiting_for": None, "claims_in_vain": 0},
-    ReplayEvent.RESUME: {"claimable_ms": _END_OF_QUEUE, "worker": None},
+    ReplayEvent.RESUME: {
+        "claimable_ms": _END_OF_QUEUE,
+        "worker": None,
+        # A FAILED replay is active again, and its end is not notified any more.
+        "active_webhook_id": replays.c.webhook_id,
+        "claims_in_vain": 0,
+        "error": None,
+        "finished_ms": None,
+        "notice_due_ms": None,
+        # Unlike that of an attempt in flight, whose result then changes nothing.
+        "notice_attempts": 0,
+    },
     ReplayEvent.CANCEL: {},
 }
 
@@ -43,13 +55,26 @@ def move_replay(
     Raises:
         ReplayNotFound: see `replays.get_replay`.
         IllegalMove: its state does not allow it.
+        WebhookNotFound: the webhook of a FAILED replay, which is to be resumed, is deleted.
+        ActiveReplayExists: the webhook of a FAILED replay has another one by now.
     """
+    if event is ReplayEvent.RESUME:
+        _lock_webhook_of_failed(connection, replay_id, of_account)
     replay = lock_replay(connection, replay_id, of_account)
     if event not in TRANSITIONS[replay.state]:
         raise IllegalMove(replay_id, replay.state, event)
     state = TRANSITIONS[replay.state][event]
     _apply(connection, event, [Moved(replay_id, state, replay.lease_epoch)], actor)
     return get_replay(connection, replay_id)
+
+
+def _lock_webhook_of_failed(connection: Connection, replay_id: str, of_account: str | None) -> None:
+    """Lock the webhook before the replay, in the order of a creation, if the replay is FAILED."""
+    replay = get_replay(connection, replay_id, of_account=of_account)
+    if replay.state is ReplayState.FAILED:
+        if lock_webhook(connection, replay.webhook_id, None) is None:
+            raise WebhookNotFound(replay.webhook_id)
+        check_no_active_replay(connection, replay.webhook_id)
 
 
 def move_replays(
@@ -67,7 +92,8 @@ def move_replays(
     moved = [
         Moved(row.id, targets[ReplayState(row.state)], row.lease_epoch)
         for row in connection.execute(query)
-        if row.state in targets and of_account in (None, row.account_id)
+        # FAILED replays are resumed one by one, because of their webhooks.
+        if row.state in targets and row.state in ACTIVE and of_account in (None, row.account_id)
     ]
     _apply(connection, event, moved, actor)
     return len(moved)

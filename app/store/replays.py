@@ -4,12 +4,21 @@
 what workers do. `of_account` limits a function to the replays of one account; None means all.
 """
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, true
 
-from app.domain.model import Counts, IdempotencyKey, NewReplay, OffsetRange, Replay, Window
+from app.domain.model import (
+    Counts,
+    IdempotencyKey,
+    NewReplay,
+    OffsetRange,
+    Replay,
+    Window,
+    unread_offsets,
+)
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Source
 from app.domain.states import ACTIVE, ReplayState
@@ -68,7 +77,7 @@ def create_replay(
     offsets = None
     if new.retry_of is not None:
         offsets = _offsets_to_retry(connection, new.retry_of, of_account)
-    _check_no_active_replay(connection, new.webhook_id)
+    check_no_active_replay(connection, new.webhook_id)
     replay_id = new_id("rpl_")
     connection.execute(
         insert(replays).values(
@@ -119,21 +128,44 @@ def _digest(idempotency: IdempotencyKey, of_account: str | None) -> str:
     return sha256(f"{owner}{idempotency.key}".encode()).hexdigest()
 
 
+def offsets_to_retry(connection: Connection, replay_id: str) -> OffsetRange | None:
+    """The range of what an ended replay failed to deliver or did not reach.
+
+    None if it ended before the offsets of its window were known.
+
+    Raises:
+        ReplayNotFound: see `get_replay`.
+        NothingToRetry: it delivered everything, or its records were never restored.
+    """
+    return _range_to_retry(connection, get_replay(connection, replay_id))
+
+
 def _offsets_to_retry(
     connection: Connection, replay_id: str, of_account: str | None
-) -> OffsetRange:
-    """The offsets from the first failure of a replay to its last. Locks the replay's row."""
+) -> OffsetRange | None:
+    """The same at the creation of the retry. Locks the replay's row."""
     # The lock excludes that the replay is deleted as an old one at the same time.
     replay = lock_replay(connection, replay_id, of_account)
     if replay.state in ACTIVE:
         raise ReplayNotOver(replay_id, replay.state)
+    return _range_to_retry(connection, replay)
+
+
+def _range_to_retry(connection: Connection, replay: Replay) -> OffsetRange | None:
+    if replay.offsets is None:
+        if replay.state is ReplayState.COMPLETED or replay.source is Source.ARCHIVE:
+            raise NothingToRetry(replay.id)
+        return None
     offset = replay_failures.c.record_offset
     query = select(func.min(offset), func.max(offset))
-    first, last = connection.execute(query.where(replay_failures.c.replay_id == replay_id)).one()
-    if first is None:
-        raise NothingToRetry(replay_id)
-    assert replay.offsets is not None, "a replay with failures has offsets"
-    return OffsetRange(replay.offsets.partition, first, last + 1)
+    first, last = connection.execute(query.where(replay_failures.c.replay_id == replay.id)).one()
+    unread = unread_offsets(replay)
+    if first is None and unread is None:
+        raise NothingToRetry(replay.id)
+    if unread is None:
+        return OffsetRange(replay.offsets.partition, first, last + 1)
+    # Failures lie below the checkpoint.
+    return unread if first is None else replace(unread, start=first)
 
 
 def _offset_columns(offsets: OffsetRange | None) -> dict[str, int]:
@@ -147,7 +179,12 @@ def _offset_columns(offsets: OffsetRange | None) -> dict[str, int]:
     }
 
 
-def _check_no_active_replay(connection: Connection, webhook_id: str) -> None:
+def check_no_active_replay(connection: Connection, webhook_id: str) -> None:
+    """Return if the webhook has no active replay.
+
+    Raises:
+        ActiveReplayExists: it has one.
+    """
     query = select(replays.c.id).where(replays.c.active_webhook_id == webhook_id)
     active_id = connection.execute(query).scalar()
     if active_id is not None:

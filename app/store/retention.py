@@ -74,7 +74,9 @@ def _lock_old_replays(connection: Connection, kept_ms: int) -> Sequence[str]:
     found = select(replays.c.id).where(is_old, replays.c.id.not_in(retried)).limit(REPLAYS_PER_CALL)
     # Sorted, so that two processes cannot deadlock.
     ids = sorted(connection.execute(found).scalars())
-    rows = select(replays.c.id).where(replays.c.id.in_(ids)).order_by(replays.c.id)
+    # A FAILED replay may have been resumed since.
+    has_ended = replays.c.finished_ms.is_not(None)
+    rows = select(replays.c.id).where(replays.c.id.in_(ids), has_ended).order_by(replays.c.id)
     locked = connection.execute(rows.with_for_update(skip_locked=True)).scalars().all()
     # Creating a retry locks its original, so after the lock the answer is final.
     in_use = set(connection.execute(retried.where(replays.c.retry_of.in_(locked))).scalars())

@@ -159,6 +159,7 @@ class Store:
     moves = _reads(replay_table.list_moves)
     samples = _reads(sample_table.list_samples)
     failures = _reads(failure_table.list_failures)
+    offsets_to_retry = _reads(replay_table.offsets_to_retry)
     failed_offsets = _reads(failure_table.failed_offsets)
     job_statistics = _reads(statistics.job_statistics)
     awaiting_restore = _reads(archive.awaiting_restore)
@@ -181,7 +182,7 @@ class Store:
     def resume_replay(
         self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
     ) -> Replay:
-        """Resume the replay at its checkpoint and return it; see `owner_moves.move_replay`."""
+        """Resume a PAUSED or FAILED replay at its checkpoint; see `owner_moves.move_replay`."""
         return self._move(replay_id, ReplayEvent.RESUME, of_account, actor)
 
     _move = _writes(owner_moves.move_replay)

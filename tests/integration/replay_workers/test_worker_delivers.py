@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.domain.model import Counts, Window
+from app.domain.model import Counts, NewReplay, Window
 from app.domain.states import ReplayState
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
 from tests.support.processes.waiting import until_async
@@ -171,6 +171,32 @@ def test_a_thousand_consecutive_failures_end_the_replay(bench: Bench) -> None:
         assert replay.error is not None
         assert "stopped after 1,000 consecutive failures" in replay.error
         assert 900 < replay.counts.failed <= 1_000 + 16
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_replay_continues_at_its_checkpoint_and_is_retried_as_a_whole(
+    bench: Bench,
+) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 3_000))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(422)
+        async with bench.worker():
+            failed = await bench.finished(replay)
+            assert failed.state is ReplayState.FAILED
+            rest = 3_000 - failed.counts.failed
+            bench.receiver.answer(204)
+            retry = NewReplay(webhook.id, failed.window, failed.options, failed.id)
+            retried = await bench.finished(bench.store.create_replay(retry)[0])
+            assert (retried.state, retried.counts) == (ReplayState.COMPLETED, Counts(3_000))
+            assert sorted(bench.taken) == sorted(f"evt_{n}" for n in range(3_000))
+            bench.store.resume_replay(failed.id)
+            resumed = await bench.finished(failed)
+        assert (resumed.state, resumed.error) == (ReplayState.COMPLETED, None)
+        assert resumed.counts == Counts(delivered=rest, failed=failed.counts.failed)
+        assert len(bench.taken) == 3_000 + rest
 
     asyncio.run(scenario())
 

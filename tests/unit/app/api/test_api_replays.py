@@ -122,10 +122,10 @@ async def test_a_replay_is_paused_resumed_and_cancelled(
 @pytest.mark.parametrize(
     ("done", "verb", "state", "allowed"),
     [
-        ([], "resume", "OPEN", "PAUSED"),
+        ([], "resume", "OPEN", "PAUSED, FAILED"),
         (["pause"], "pause", "PAUSED", "OPEN, STARTED, ONGOING"),
         (["cancel"], "pause", "CANCELLED", "OPEN, STARTED, ONGOING"),
-        (["cancel"], "resume", "CANCELLED", "PAUSED"),
+        (["cancel"], "resume", "CANCELLED", "PAUSED, FAILED"),
         (["cancel"], "cancel", "CANCELLED", "OPEN, STARTED, ONGOING, PAUSED"),
     ],
 )

@@ -295,7 +295,8 @@ async def test_a_job_whose_state_does_not_allow_an_action_is_unchanged(
 ) -> None:
     store.cancel_replay(replay.id)
     before = store.replay(replay.id)
-    for action in ACTIONS:
+    # What it did not reach can be retried.
+    for action in ACTIONS[:3]:
         answer = await client.post(path(replay, action))
         assert answer.headers["location"] == f"{path(replay)}?did=state-changed", action
     # The confirmation page redirects as well.
@@ -315,7 +316,7 @@ async def test_a_retry_is_a_new_job_with_a_link_to_the_first(
     answer = await client.http.post(path(retriable, "/retry"), data=fields)
     retry = await followed(client, answer)
     assert retry.texts(".//main//*[@class='notice']") == [
-        "Retry queued: it sends the failed events."
+        "Retry queued: it sends what was not delivered."
     ]
     shown = facts(retry)
     assert shown["Retry of"].startswith(retriable.id)

@@ -4,10 +4,28 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.model import Claim, Counts, Failure, NewReplay, OffsetRange, Webhook, Window
+from app.domain.model import (
+    Claim,
+    Counts,
+    Failure,
+    NewReplay,
+    OffsetRange,
+    Replay,
+    Webhook,
+    Window,
+)
+from app.domain.moves import MoveEvent
 from app.domain.options import NoticeStyle, Only, ReplayOptions
 from app.domain.states import ReplayEvent, ReplayState
-from app.store import IllegalMove, NothingToRetry, ReplayNotFound, ReplayNotOver, Store
+from app.store import (
+    ActiveReplayExists,
+    IllegalMove,
+    NothingToRetry,
+    ReplayNotFound,
+    ReplayNotOver,
+    Store,
+    WebhookNotFound,
+)
 
 WINDOW = Window(1_000, 2_000)
 OFFSETS = OffsetRange(3, 100, 200)
@@ -107,10 +125,65 @@ def test_an_ended_replay_cannot_be_paused_or_resumed(
     }
     ends[end]()
     over = store.replay(claimed.replay.id)
-    for move in (store.pause_replay, store.resume_replay):
+    refused = [store.pause_replay] if end == "fail" else [store.pause_replay, store.resume_replay]
+    for move in refused:
         with pytest.raises(IllegalMove, match=f"is {over.state}: "):
             move(over.id)
     assert store.replay(over.id) == over
+    assert store.resume_replays([over.id], actor=None) == 0
+
+
+def failed_at(store: Store, claimed: Claim, checkpoint: int) -> Replay:
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    failures = [Failure(120, "evt", 6, 500, "no")]
+    assert store.checkpoint(claimed.lease, checkpoint, Counts(9, 0, 1), failures)
+    assert store.fail(claimed.lease, "it is down")
+    return store.replay(claimed.replay.id)
+
+
+def test_a_failed_replay_is_resumed_at_its_checkpoint(store: Store, claimed: Claim) -> None:
+    failed = failed_at(store, claimed, 130)
+    notice = store.claim_notice(60)
+    assert store.enable_webhook(claimed.webhook.id, claimed.webhook.url)
+    resumed = store.resume_replay(failed.id, actor="key_1")
+    assert (resumed.state, resumed.error, resumed.finished_ms) == (ReplayState.OPEN, None, None)
+    assert (resumed.checkpoint, resumed.counts) == (130, Counts(9, 0, 1))
+    if notice is not None:
+        store.finish_notice_attempt(failed.id, notice.attempt, 0)
+    assert store.claim_notice(60) is None
+    with pytest.raises(ActiveReplayExists):
+        store.create_replay(NewReplay(claimed.webhook.id, WINDOW))
+    again = store.claim("two", 60)
+    assert again is not None
+    assert (again.replay.id, again.replay.checkpoint) == (failed.id, 130)
+    assert store.begin_delivery(again.lease, OFFSETS)
+    assert store.complete(again.lease)
+    assert store.replay(failed.id).state is ReplayState.COMPLETED
+    assert [move.event for move in store.moves(failed.id)][-4:] == [
+        *(MoveEvent.RESUME, MoveEvent.CLAIM, MoveEvent.BEGIN, MoveEvent.COMPLETE)
+    ]
+
+
+def test_a_failed_replay_is_not_resumed_next_to_another_one(store: Store, claimed: Claim) -> None:
+    failed = failed_at(store, claimed, 130)
+    other, _ = store.create_replay(NewReplay(claimed.webhook.id, WINDOW))
+    with pytest.raises(ActiveReplayExists):
+        store.resume_replay(failed.id)
+    store.cancel_replay(other.id)
+    store.delete_webhook(claimed.webhook.id)
+    with pytest.raises(WebhookNotFound):
+        store.resume_replay(failed.id)
+    assert store.replay(failed.id) == failed
+
+
+def test_a_retry_covers_failures_and_what_was_not_reached(store: Store, claimed: Claim) -> None:
+    failed = failed_at(store, claimed, 130)
+    assert store.offsets_to_retry(failed.id) == OffsetRange(OFFSETS.partition, 120, OFFSETS.end)
+    retry, _ = store.create_replay(NewReplay(failed.webhook_id, WINDOW, retry_of=failed.id))
+    store.cancel_replay(retry.id)
+    # It never knew its offsets: a retry of it looks the window up again.
+    assert store.offsets_to_retry(retry.id) is None
+    assert store.create_replay(NewReplay(failed.webhook_id, WINDOW, retry_of=retry.id))[1]
 
 
 def test_a_second_pause_or_resume_is_rejected(store: Store, webhook: Webhook) -> None:
