@@ -28,7 +28,10 @@ EVENT_EXAMPLE: Final[dict[str, JsonValue]] = {
 
 
 class IncomingEvent(BaseModel):
-    """An event to publish; with `webhookId` it is addressed to that webhook."""
+    """An event to publish; with `webhookId` it is addressed to that webhook.
+
+    With `accountId`, only webhooks of that account can receive it.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, json_schema_extra={"examples": [EVENT_EXAMPLE]}
@@ -40,6 +43,14 @@ class IncomingEvent(BaseModel):
     type: Annotated[str, Field(pattern=_TYPE)] = Field(description="Such as `follow.created`.")
     time_ms: Time = Field(alias="time")
     webhook_id: str | None = Field(None, alias="webhookId", min_length=1, max_length=256)
+    account_id: str | None = Field(
+        None,
+        alias="accountId",
+        min_length=1,
+        max_length=256,
+        description="The only account whose webhooks may receive it. Without it, an event reaches "
+        "an account by rules as far as its grants cover it.",
+    )
     data: dict[str, Any]
 
 
@@ -112,7 +123,7 @@ def _record(event: IncomingEvent, path: str, limits: EventLimits) -> NewEvent | 
         return FieldError(path + "data", None, "JSON numbers, without NaN and Infinity")
     if len(body) > limits.event_bytes_max:
         return FieldError(path + "data", f"{len(body)} bytes", limits.size_allowed)
-    return NewEvent(event.webhook_id, event.id, event.type, event.time_ms, body)
+    return NewEvent(event.webhook_id, event.id, event.type, event.time_ms, body, event.account_id)
 
 
 def _check_number(count: int, limits: EventLimits) -> None:

@@ -47,9 +47,12 @@ async def publish_events(request: Request, services: ServicesDependency) -> Acce
     """Publish events: an object, an array, or NDJSON. All of them must be valid.
 
     An event with `webhookId` is addressed to that webhook, which must exist; without it, the rules
-    select the webhooks. A time more than five minutes in the future is rejected, since such a
-    record would mislead every later lookup by time; so is a time before the history, since no
-    replay could request it. The receiver gets the JSON object `{"id", "type", "time", "data"}`.
+    select the webhooks. With `accountId`, only webhooks of that account can receive the event;
+    without it, the rules of an account match what its grants cover.
+
+    A time more than five minutes in the future is rejected, since such a record would mislead every
+    later lookup by time; so is a time before the history, since no replay could request it. The
+    receiver gets the JSON object `{"id", "type", "time", "data"}`.
 
     202 means that every event is stored in the log. After a 503 some may be: send all again;
     receivers and replays deduplicate events by id.

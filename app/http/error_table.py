@@ -62,7 +62,7 @@ from app.services.errors import (
     RestoreExpired,
     TooManyEvents,
     TooManyStreams,
-    UnknownWebhooks,
+    UnknownReceivers,
     WebhookNotEnabled,
 )
 from app.store.errors import (
@@ -109,7 +109,7 @@ _KINDS: Final[Mapping[type[RequestRefused], Kind]] = {
     AccountNotAllowed: FORBIDDEN,
     OperatorKeyRequired: FORBIDDEN,
     ReadOnlyKey: FORBIDDEN,
-    UnknownWebhooks: NOT_FOUND,
+    UnknownReceivers: NOT_FOUND,
     WebhookNotEnabled: WEBHOOK_NOT_ENABLED,
     ReceiverNotVerified: NOT_VALIDATED,
     RestoreExpired: WINDOW_REFUSED,

@@ -96,7 +96,7 @@ class _Read(NamedTuple):
 
 
 class _NamedEvent(NamedTuple):
-    """An event with its final id and type."""
+    """An event with its final id, type and account."""
 
     event_id: str
     event_type: str
@@ -105,7 +105,14 @@ class _NamedEvent(NamedTuple):
     def delivery_to(self, webhook_id: str) -> NewEvent:
         """The record of `delivery_log`, with the value and time of the event."""
         event = self.event
-        return NewEvent(webhook_id, self.event_id, self.event_type, event.timestamp_ms, event.value)
+        return NewEvent(
+            webhook_id,
+            self.event_id,
+            self.event_type,
+            event.timestamp_ms,
+            event.value,
+            event.account_id,
+        )
 
 
 class _Publishing(NamedTuple):
@@ -207,7 +214,9 @@ class Matcher:
         deliveries: list[NewEvent] = []
         matched = 0
         for number, named in enumerate(self._named(read.events)):
-            webhook_ids = self._table.match(named.event_type, named.event.value)
+            webhook_ids = self._table.match(
+                named.event_type, named.event.value, named.event.account_id
+            )
             if not webhook_ids:
                 unmatched.append(named)
                 continue
@@ -265,7 +274,9 @@ class Matcher:
         await self._table.wait_until_refreshed()
         matched = 0
         for named in unmatched:
-            webhook_ids = self._table.match(named.event_type, named.event.value)
+            webhook_ids = self._table.match(
+                named.event_type, named.event.value, named.event.account_id
+            )
             if webhook_ids:
                 matched += 1
                 deliveries = list(map(named.delivery_to, webhook_ids))
@@ -305,8 +316,8 @@ class Matcher:
 def _name(event: LoggedEvent, partition: int) -> _NamedEvent | None:
     """The event with its id and type; None if it cannot be matched or delivered.
 
-    They are headers of the record, or members `id` and `type` of the JSON object. An event without
-    an id is named by its position.
+    They are headers of the record, or members `id` and `type` of the JSON object; with these, the
+    member `accountId` counts as well. An event without an id is named by its position.
     """
     if not event.value or event.timestamp_ms < 0:
         return None
@@ -315,6 +326,8 @@ def _name(event: LoggedEvent, partition: int) -> _NamedEvent | None:
         members = _members(event.value)
         event_id = event_id or _text(members.get("id"))
         event_type = event_type or _text(members.get("type"))
+        if event.account_id is None:
+            event = event._replace(account_id=_account(members))
     if not is_presentable(event_id):
         event_id = place_name(EVENTS, partition, event.offset)
     if not 1 <= len(event_type) <= TYPE_CHARS_MAX:
@@ -330,6 +343,12 @@ def _members(value: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
+
+
+def _account(members: dict[str, Any]) -> str | None:
+    """The member `accountId`; a malformed one is the id of no account, so it matches nothing."""
+    member = members.get("accountId")
+    return None if member is None else _text(member)
 
 
 def _text(member: object) -> str:

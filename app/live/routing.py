@@ -58,21 +58,24 @@ class RoutingTable:
         """The webhook with this id, if it exists."""
         return self._webhooks.get(webhook_id)
 
-    def match(self, event_type: str, body: bytes) -> list[str]:
+    def match(self, event_type: str, body: bytes, account_id: str | None = None) -> list[str]:
         """The ids of the webhooks that have a rule for an event, whatever their status.
 
-        Webhooks of an account whose grants do not cover the event are left out.
+        Of an event for one account, only those of this account; otherwise those of all accounts
+        whose grants cover the event.
         """
         matched = [each for each in self._rules.match(event_type, body) if each in self._webhooks]
         if not matched:
             return matched
+        if account_id is not None:
+            return [each for each in matched if self._webhooks[each].account_id == account_id]
         event, covered = EventBody(body), dict[str, bool]()
         result = []
         for webhook_id in matched:
-            account_id = self._webhooks[webhook_id].account_id
-            if account_id not in covered:
-                covered[account_id] = self._grants.covers(account_id, event_type, event)
-            if covered[account_id]:
+            owner = self._webhooks[webhook_id].account_id
+            if owner not in covered:
+                covered[owner] = self._grants.covers(owner, event_type, event)
+            if covered[owner]:
                 result.append(webhook_id)
         return result
 

@@ -1,7 +1,8 @@
 """An event to publish, and an event as read from the log."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +11,7 @@ class NewEvent:
 
     `webhook_id` becomes the record's key; None selects a random partition, for events that are not
     addressed to a webhook. `time_ms` is the event time and becomes the record's timestamp; `body`
-    is sent to receivers unchanged.
+    is sent to receivers unchanged. With `account_id`, only webhooks of this account may receive it.
     """
 
     webhook_id: str | None
@@ -18,6 +19,7 @@ class NewEvent:
     event_type: str
     time_ms: int
     body: bytes
+    account_id: str | None = None
 
 
 class LoggedEvent(NamedTuple):
@@ -34,6 +36,20 @@ class LoggedEvent(NamedTuple):
 
     audit: bytes | None = None
     """The mark of an audited producer: see `logbroker.client.audit_format.mark`."""
+
+    account_id: str | None = None
+    """The only account whose webhooks may receive it; None without the header. An empty one is that
+    of no account."""
+
+
+ACCOUNT_HEADER: Final = "account-id"
+
+
+def account_of(headers: Mapping[str, bytes | str | None]) -> str | None:
+    """The account that a record's headers name; None without the header."""
+    if ACCOUNT_HEADER not in headers:
+        return None
+    return header_text(headers[ACCOUNT_HEADER])
 
 
 def header_text(value: bytes | str | None) -> str:

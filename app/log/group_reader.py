@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from app.log.client_errors import CLIENT_LOG
-from app.log.event import LoggedEvent, header_text, is_presentable
+from app.log.event import LoggedEvent, account_of, header_text, is_presentable
 from app.log.group_position import Committed, GroupPosition, fetch_positions
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
@@ -336,6 +336,7 @@ def _event(message: "Message") -> LoggedEvent:
         message.value() or b"",
         header_text(headers.get("origin")),
         headers.get(AUDIT_HEADER),
+        account_of(headers),
     )
 
 

@@ -15,7 +15,7 @@ from app.config import Settings
 from app.domain.lateness import Arrival
 from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
 from app.log.errors import PublishFailed
-from app.log.event import NewEvent
+from app.log.event import ACCOUNT_HEADER, NewEvent
 from app.log.publisher_audit import AuditOptions, Header, MessageMarks, PublisherAudit
 from app.log.topics import ensure_topics
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
@@ -41,7 +41,8 @@ class EventPublisher:
 
     Every event is acknowledged by all in-sync replicas, is written once although the client may
     resend it, and goes to the partition that Java's hash of its key selects. Records carry
-    the headers `event-id`, `event-type`, `origin` (the data centre) and `server`.
+    the headers `event-id`, `event-type`, `origin` (the data centre) and `server`; those of an event
+    for one account also `account-id`.
 
     With `audit`, records of `events` and `delivery_log` also carry an audit mark, and what was
     acknowledged is reported to `audit`. Events never wait for reports.
@@ -199,6 +200,7 @@ class EventPublisher:
             headers=[
                 ("event-id", event.event_id.encode()),
                 ("event-type", event.event_type.encode()),
+                *_account_header(event),
                 *self._source,
                 *marks,
             ],
@@ -324,6 +326,10 @@ def _arrival(event: NewEvent, message: Message) -> Arrival | None:
     if partition is None or offset is None:
         return None
     return Arrival(event.time_ms, partition, offset)
+
+
+def _account_header(event: NewEvent) -> Sequence[Header]:
+    return () if event.account_id is None else ((ACCOUNT_HEADER, event.account_id.encode()),)
 
 
 def publisher_configuration(

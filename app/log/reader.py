@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from app.domain.model import OffsetRange, Window
 from app.log.client_errors import CLIENT_LOG
 from app.log.errors import HistoryLost, LogUnavailable
-from app.log.event import LoggedEvent, header_text, is_presentable
+from app.log.event import LoggedEvent, account_of, header_text, is_presentable
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
 
 _WAIT_S: Final = 0.2
@@ -144,6 +144,7 @@ class ReplayReader:
             header_text(headers.get("event-type")),
             message.value() or b"",
             header_text(headers.get("origin")),
+            account_id=account_of(headers),
         )
 
     def _handle_error(self, error: KafkaError, message: "Message") -> None:

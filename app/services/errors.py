@@ -7,7 +7,7 @@ RequestRefused
 │   ├── AccountNotAllowed
 │   ├── OperatorKeyRequired
 │   └── ReadOnlyKey
-├── UnknownWebhooks          send events for registered webhooks
+├── UnknownReceivers         send events for webhooks and accounts that exist
 ├── WebhookNotEnabled        enable the webhook
 ├── ReceiverNotVerified       correct the receiver
 ├── RestoreExpired           request the window again
@@ -108,8 +108,8 @@ class ReadOnlyKey(AccessDenied):
         super().__init__("the API key is read-only: only GET is allowed")
 
 
-class UnknownWebhooks(RequestRefused):
-    """Events name webhooks that do not exist."""
+class UnknownReceivers(RequestRefused):
+    """Events name webhooks or accounts that do not exist."""
 
 
 class WebhookNotEnabled(RequestRefused):

@@ -13,7 +13,7 @@ from app.domain.windows import format_time
 from app.log.event import NewEvent
 from app.log.late_notes import note_late
 from app.log.topics import DELIVERY_LOG, EVENTS
-from app.services.errors import FieldError, UnknownWebhooks
+from app.services.errors import FieldError, InvalidRequest, UnknownReceivers
 from app.services.services import Services
 
 
@@ -55,30 +55,46 @@ async def publish_events(services: Services, events: Sequence[NewEvent]) -> None
     """Publish events to `delivery_log`, those without a webhook to `events`; until acknowledged.
 
     Raises:
-        UnknownWebhooks: some events name webhooks that do not exist; nothing was published.
+        UnknownReceivers: some events name webhooks or accounts that do not exist.
+        InvalidRequest: some events name a webhook of another account than the one they name.
         PublishFailed, LogUnavailable, StoreUnavailable: some events may be published.
     """
     addressed = [event for event in events if event.webhook_id is not None]
-    if addressed:
-        await to_thread.run_sync(_check_webhooks, services, events)
+    if addressed or any(event.account_id is not None for event in events):
+        await to_thread.run_sync(_check_receivers, services, events)
     await asyncio.gather(
         _publish_addressed(services, addressed),
         _publish(services, EVENTS, [event for event in events if event.webhook_id is None]),
     )
 
 
-def _check_webhooks(services: Services, events: Sequence[NewEvent]) -> None:
-    unknown = services.store.find_unknown_webhooks(
-        {event.webhook_id for event in events if event.webhook_id is not None}
-    )
+def _check_receivers(services: Services, events: Sequence[NewEvent]) -> None:
+    """Return if all webhooks and accounts exist, and webhooks belong to the accounts.
+
+    Raises:
+        UnknownReceivers, InvalidRequest: see `publish_events`; nothing was published.
+    """
+    webhook_ids = {event.webhook_id for event in events if event.webhook_id is not None}
+    account_ids = {event.account_id for event in events if event.account_id is not None}
+    owners = services.store.find_webhook_accounts(webhook_ids)
+    unknown_accounts = services.store.find_unknown_accounts(account_ids)
+    unknown, unfit = [], []
+    for index, event in enumerate(events):
+        if event.webhook_id is not None and event.webhook_id not in owners:
+            field = f"events[{index}].webhookId"
+            unknown.append(FieldError(field, event.webhook_id, "the id of a webhook"))
+        if event.account_id in unknown_accounts:
+            field = f"events[{index}].accountId"
+            unknown.append(FieldError(field, event.account_id, "the id of an account"))
+        elif event.webhook_id in owners and event.account_id is not None:
+            owner = owners[event.webhook_id]
+            if event.account_id != owner:
+                allowed = f"{owner}, the account of the webhook, or none"
+                unfit.append(FieldError(f"events[{index}].accountId", event.account_id, allowed))
     if unknown:
-        raise UnknownWebhooks(
-            fields=[
-                FieldError(f"events[{index}].webhookId", event.webhook_id, "the id of a webhook")
-                for index, event in enumerate(events)
-                if event.webhook_id in unknown
-            ]
-        )
+        raise UnknownReceivers(fields=unknown)
+    if unfit:
+        raise InvalidRequest(fields=unfit)
 
 
 async def _publish_addressed(services: Services, events: Sequence[NewEvent]) -> None:

@@ -1,6 +1,7 @@
 """The tables of accounts and API keys."""
 
 import secrets
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from app.domain.accounts import Account, ApiKey, Scope
 from app.store.errors import AccountExists, AccountNotFound, KeyNotFound
-from app.store.sql import exactly, new_id, now_ms
+from app.store.sql import IDS_PER_QUERY, exactly, new_id, now_ms
 from app.store.tables import accounts, api_keys
 
 KEY_PREFIX: Final = "rwk_"
@@ -105,6 +106,16 @@ def check_account(connection: Connection, account_id: str) -> None:
     query = select(accounts.c.id).where(exactly(accounts.c.id, account_id))
     if connection.execute(query).first() is None:
         raise AccountNotFound(account_id)
+
+
+def find_unknown_accounts(connection: Connection, account_ids: Collection[str]) -> set[str]:
+    """The ids that no account has."""
+    unknown = set(account_ids)
+    ids = list(unknown)
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        query = select(accounts.c.id).where(accounts.c.id.in_(ids[start : start + IDS_PER_QUERY]))
+        unknown.difference_update(connection.execute(query).scalars())
+    return unknown
 
 
 def find_key(connection: Connection, token: str) -> ApiKey | None:

@@ -80,15 +80,17 @@ def lock_webhook(connection: Connection, webhook_id: str, of_account: str | None
     return None if row is None else to_webhook(row)
 
 
-def find_unknown(connection: Connection, webhook_ids: Collection[str]) -> set[str]:
-    """The ids that no existing webhook has."""
-    unknown = set(webhook_ids)
-    ids = list(unknown)
+def find_webhook_accounts(connection: Connection, webhook_ids: Collection[str]) -> dict[str, str]:
+    """The ids of the accounts of the existing webhooks among these, by the webhooks' ids."""
+    found: dict[str, str] = {}
+    ids = list(webhook_ids)
     for start in range(0, len(ids), IDS_PER_QUERY):
         chunk = ids[start : start + IDS_PER_QUERY]
-        query = select(webhooks.c.id).where(webhooks.c.id.in_(chunk), _EXISTS)
-        unknown.difference_update(connection.execute(query).scalars())
-    return unknown
+        query = select(webhooks.c.id, webhooks.c.account_id)
+        rows = connection.execute(query.where(webhooks.c.id.in_(chunk), _EXISTS))
+        found |= {row.id: row.account_id for row in rows}
+    # MySQL also finds "wh_1" for "wh_1 ".
+    return {webhook_id: found[webhook_id] for webhook_id in ids if webhook_id in found}
 
 
 def update_webhook(

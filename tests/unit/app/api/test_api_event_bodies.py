@@ -58,6 +58,13 @@ def test_an_event_without_a_webhook_is_accepted() -> None:
     assert read_json(encoded(unowed), RULES)[0].webhook_id is None
 
 
+def test_an_event_may_name_the_account_that_may_receive_it() -> None:
+    (found,) = read_json(encoded(event(accountId="acc_1")), RULES)
+    assert found.account_id == "acc_1"
+    assert b"acc_1" not in found.body
+    assert read_json(encoded(event(accountId=None)), RULES)[0].account_id is None
+
+
 def test_an_array_and_ndjson_and_one_object_give_the_same_events() -> None:
     events = [event(), event(id="evt_2")]
     one_by_one = [read_json(encoded(each), RULES)[0] for each in events]
@@ -82,6 +89,9 @@ def test_an_empty_body_has_no_events() -> None:
         ({"id": 7}, "id"),
         ({"type": "two words"}, "type"),
         ({"webhookId": ""}, "webhookId"),
+        ({"accountId": ""}, "accountId"),
+        ({"accountId": "a" * 257}, "accountId"),
+        ({"accountId": 42}, "accountId"),
         ({"webhookID": "wh_1"}, "webhookID"),
         ({"time": "soon"}, "time"),
         ({"time": 1_795_248_000}, "time"),

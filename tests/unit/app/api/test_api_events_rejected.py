@@ -6,6 +6,7 @@ from httpx import AsyncClient
 
 from app.domain.model import Webhook
 from app.domain.windows import DAY_MS, MINUTE_MS, format_time
+from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +47,32 @@ async def test_an_unknown_webhook_is_named_by_the_index_of_its_event(
     assert answer.status_code == 404
     assert answer.json()["field"] == "events[1].webhookId"
     assert answer.json()["value"] == "wh_none"
+
+
+async def test_an_unknown_account_is_named_by_the_index_of_its_event(
+    client: AsyncClient, webhook: Webhook
+) -> None:
+    account_id = webhook.account_id
+    for unknown in ("acc_none", account_id + " ", account_id.upper()):
+        events = [event(accountId=account_id), event(accountId=unknown, webhookId=webhook.id)]
+        answer = await client.post("/events", json=events)
+        assert answer.status_code == 404
+        assert answer.json()["field"] == "events[1].accountId"
+        assert answer.json()["value"] == unknown
+
+
+async def test_webhook_and_account_of_an_event_must_fit(
+    client: AsyncClient, webhook: Webhook, other_developer: Issued
+) -> None:
+    other = other_developer[0].account.id
+    fits = event(webhookId=webhook.id, accountId=webhook.account_id)
+    answer = await client.post("/events", json=[fits, event(webhookId=webhook.id, accountId=other)])
+    assert answer.status_code == 400
+    problem = answer.json()
+    assert (problem["field"], problem["value"]) == ("events[1].accountId", other)
+    assert problem["allowed"] == f"{webhook.account_id}, the account of the webhook, or none"
+    # It is accepted, and the log is down.
+    assert (await client.post("/events", json=[fits])).status_code == 503
 
 
 async def test_events_for_a_deleted_webhook_are_rejected(

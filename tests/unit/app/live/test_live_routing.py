@@ -78,6 +78,24 @@ def test_webhooks_of_an_account_receive_only_what_its_grants_cover(store: Store)
     with_table(store, work)
 
 
+def test_an_event_for_an_account_needs_no_grant_and_reaches_no_other(store: Store) -> None:
+    account = store.create_account("acme")
+    mine = store.create_webhook(
+        NewWebhook("https://acme.example/hook", "", new_secret(), account.id), event_types=["dm.*"]
+    )
+    other = webhook_of(store, "default")
+    store.put_rule(Rule(other.id, "default", ("*",)))
+
+    async def work(table: RoutingTable) -> None:
+        assert table.match("dm.sent", b"{}", account.id) == [mine.id]
+        assert table.match("follow.created", b"{}", account.id) == []
+        assert table.match("dm.sent", b"{}", other.account_id) == [other.id]
+        assert table.match("dm.sent", b"{}", "") == []
+        assert table.match("dm.sent", b"{}", "acc_none") == []
+
+    with_table(store, work)
+
+
 def test_a_restored_backup_replaces_the_grants(store: Store) -> None:
     account = store.create_account("acme")
     webhook = store.create_webhook(

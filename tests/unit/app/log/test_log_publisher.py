@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -53,10 +54,12 @@ def read(bootstrap_servers: str, topic: str, partition: int, count: int) -> list
 def test_a_record_carries_key_time_body_and_headers(foreign_broker: str) -> None:
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
-            await sink.publish("deliveries", [event(7)])
+            for_account = replace(event(8), account_id="acc_1")
+            await sink.publish("deliveries", [event(7), for_account])
 
     asyncio.run(scenario())
-    (record,) = read(foreign_broker, "deliveries", partition_for_key(b"wh_1", PARTITIONS), 1)
+    partition = partition_for_key(b"wh_1", PARTITIONS)
+    record, for_account = read(foreign_broker, "deliveries", partition, 2)
     assert record.error() is None
     assert (record.key(), record.value()) == (b"wh_1", b"{}")
     assert record.timestamp()[1] == TIME_MS + 7
@@ -66,6 +69,7 @@ def test_a_record_carries_key_time_body_and_headers(foreign_broker: str) -> None
         ("origin", b"west"),
         ("server", b"host-1"),
     ]
+    assert dict(for_account.headers() or ())["account-id"] == b"acc_1"
 
 
 def test_a_key_lands_where_the_partitioner_says_and_keeps_its_order(foreign_broker: str) -> None:

@@ -104,7 +104,7 @@ def test_the_deletion_of_a_webhook_is_the_reason_of_a_cancellation(
 
 def test_a_webhook_without_a_replay_can_be_deleted(store: Store, webhook: Webhook) -> None:
     store.delete_webhook(webhook.id, actor="key_9")
-    assert store.find_unknown_webhooks([webhook.id]) == {webhook.id}
+    assert store.find_webhook_accounts([webhook.id]) == {}
 
 
 def test_restores_are_recorded_as_moves(store: Store, webhook: Webhook) -> None:
