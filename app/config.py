@@ -181,6 +181,8 @@ class Settings(BaseModel):
     worker_metrics_port: Port = 0
     """The port of a worker's metrics on `host`; 0 disables them."""
     jobs_per_worker: Annotated[int, Field(ge=1, le=256)] = 4
+    running_replays_per_account: Count = 16
+    """How many replays of one account all workers together run at a time."""
     max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 16
     """Requests in flight to one webhook; with 1, events arrive in order."""
     dedupe_entries: Annotated[int, Field(ge=1, le=100_000_000)] = 500_000

@@ -19,14 +19,15 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, insert, select, update
 
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import NewReplay, NewWebhook, Window
 from app.domain.states import ReplayState
-from app.store import Store, leases, migrate
+from app.store import Store, claim_queue, migrate
 from app.store import replays as replays_table
 from app.store import webhooks as webhooks_table
 from app.store.engine import Database
 from app.store.sql import ms_from_now, now_ms
-from app.store.tables import CLAIM_INDEX, replays, webhooks
+from app.store.tables import CLAIM_INDEX, replays, webhooks, written_columns
 from app.webhooks.signing import new_secret
 from benchmarks.mariadb_server import mariadb_server
 from benchmarks.scale import Scale, median
@@ -100,7 +101,7 @@ def queue_jobs(url: str, count: int) -> None:
 
 def _copy_job(db: Connection, count: int) -> None:
     webhook = db.execute(select(webhooks)).mappings().one()
-    job = db.execute(select(replays)).mappings().one()
+    job = db.execute(select(*written_columns())).mappings().one()
     ids = [f"bench_{number}" for number in range(count)]
     db.execute(insert(webhooks), [{**webhook, "id": each} for each in ids])
     db.execute(
@@ -194,7 +195,12 @@ def _blocking_claim(database: Database) -> Claim:
     first = (
         select(replays.c.id)
         .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
-        .where(replays.c.claimable_ms <= now_ms(), replays.c.state == str(ReplayState.OPEN))
+        .where(
+            replays.c.origin == "",
+            replays.c.claim_account_id == DEFAULT_ACCOUNT,
+            replays.c.claimable_ms <= now_ms(),
+            replays.c.state == str(ReplayState.OPEN),
+        )
         .order_by(replays.c.claimable_ms, replays.c.id)
         .limit(1)
         .with_for_update()
@@ -222,7 +228,7 @@ def _blocking_claim(database: Database) -> Claim:
 
     def claim(worker: str) -> str | None:
         # As in the store, so that the two differ only in their locks.
-        if not database.read(lambda db: leases.list_claim_queues(db, "")):
+        if not database.read(lambda db: claim_queue.find_waiting_account(db, "", DEFAULT_ACCOUNT)):
             return None
         return database.write(lambda db: claim_first(db, worker))
 

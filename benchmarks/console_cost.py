@@ -21,7 +21,7 @@ from app.domain.model import NewReplay, Replay
 from app.domain.options import ReplayOptions
 from app.domain.states import ReplayState
 from app.store.engine import Database
-from app.store.tables import replays
+from app.store.tables import replays, written_columns
 from benchmarks.console_client import PageReader, get, open_pages, sign_in
 from benchmarks.delivery_history import History
 from benchmarks.http_load import HttpRequest, encode, send_repeatedly
@@ -140,7 +140,9 @@ def _finish_others(url: str, like: Replay, count: int) -> None:
 
 
 def _copy(db: Connection, like: Replay, count: int) -> None:
-    row = dict(db.execute(select(replays).where(replays.c.id == like.id)).mappings().one())
+    row = dict(
+        db.execute(select(*written_columns()).where(replays.c.id == like.id)).mappings().one()
+    )
     db.execute(insert(replays), [_finished(row, number) for number in range(1, count + 1)])
 
 

@@ -33,6 +33,7 @@ class ReplayWorker:
         self._dependencies = dependencies
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0
+        self._last_account_id = ""
         dependencies.metrics.watch_lag(self._lag)
 
     @property
@@ -67,7 +68,12 @@ class ReplayWorker:
         sent_s = boot_clock_s()
         try:
             claim = await asyncio.to_thread(
-                self._dependencies.store.claim, self.name, settings.lease_s, settings.origin
+                self._dependencies.store.claim,
+                self.name,
+                settings.lease_s,
+                settings.origin,
+                after=self._last_account_id,
+                running_max=settings.running_replays_per_account,
             )
         except StoreUnavailable as error:
             self._unavailable_s = min(max(2 * self._unavailable_s, 0.5), _UNAVAILABLE_S_MAX)
@@ -75,6 +81,7 @@ class ReplayWorker:
             return False
         self._unavailable_s = 0.0
         if claim is not None:
+            self._last_account_id = claim.replay.account_id
             self._start(claim, sent_s)
         return claim is not None
 

@@ -5,39 +5,124 @@ these are separate in the index of claims. A worker of the previous version, whi
 their offsets in `delivery_log`, never reaches that time.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, func
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from app.domain.options import Source
+from app.domain.states import ReplayEvent, moves
 from app.store.sql import now_ms
-from app.store.tables import replays
+from app.store.tables import CLAIM_INDEX, replays
 
 ARCHIVE_SHIFT_MS: Final = 10**16
 """About 300,000 years."""
 
 _SHIFT_MS: Final = case((replays.c.source == str(Source.ARCHIVE), ARCHIVE_SHIFT_MS), else_=0)
 
+_HELD: Final = sorted(moves(ReplayEvent.HEARTBEAT))
+
 
 class ClaimQueue(NamedTuple):
-    """Replays of one source and one data centre (empty: not yet assigned), claimed in order."""
+    """The replays of an account, a source and a data centre (empty: not yet assigned)."""
 
+    account_id: str
     origin: str = ""
     source: Source = Source.LOG
-
-    @property
-    def shift_ms(self) -> int:
-        """What the column adds to the time for these replays."""
-        return ARCHIVE_SHIFT_MS if self.source is Source.ARCHIVE else 0
 
     def is_due(self) -> ColumnElement[bool]:
         """Whether a replay is in this queue and can be claimed now."""
         return and_(
-            replays.c.origin == self.origin,
-            replays.c.claimable_ms >= self.shift_ms,
-            replays.c.claimable_ms <= now_ms() + self.shift_ms,
+            replays.c.claim_account_id == self.account_id,
+            _is_due(self.origin, self.source),
             replays.c.source == str(self.source),
         )
+
+
+class WaitingAccount(NamedTuple):
+    """The account whose turn it is, and the number of its replays that workers run."""
+
+    queue: ClaimQueue
+    running: int
+
+
+def find_waiting_account(
+    connection: Connection, origin: str, after: str = ""
+) -> WaitingAccount | None:
+    """The next account after `after`, in circular order, that has a replay for `origin`'s workers.
+
+    The queue is the account's longest waiting one. None if no replay waits. Locks nothing, so idle
+    workers do not slow down others. Reads the index of claims from `after` to the next replay that
+    waits: those between are held, postponed, or paused.
+    """
+    known = sorted({("", Source.LOG), (origin, Source.LOG), (origin, Source.ARCHIVE)})
+    parts = [
+        _first_due(number, is_wrapped, *queue, "" if is_wrapped else after)
+        for is_wrapped in ((False, True) if after else (True,))
+        for number, queue in enumerate(known)
+    ]
+    found = union_all(*(select(part.subquery()) for part in parts)).subquery()
+    first = select(found).order_by(found.c.is_wrapped, found.c.account_id, found.c.time_ms)
+    turn = first.limit(1).subquery()
+    running = running_replays(turn.c.account_id).scalar_subquery()
+    row = connection.execute(select(turn, running.label("running"))).first()
+    if row is None:
+        return None
+    return WaitingAccount(ClaimQueue(row.account_id, *known[row.number]), row.running)
+
+
+def _first_due(
+    number: int, is_wrapped: bool, origin: str, source: Source, after: str
+) -> Select[Any]:
+    """The first replay of one kind, by account, that can be claimed now."""
+    return (
+        select(
+            literal(number).label("number"),
+            literal(int(is_wrapped)).label("is_wrapped"),
+            replays.c.claim_account_id.label("account_id"),
+            (replays.c.claimable_ms - _shift_ms(source)).label("time_ms"),
+        )
+        .with_hint(replays, f"FORCE INDEX ({CLAIM_INDEX})", "mysql")
+        .where(replays.c.claim_account_id > after, _is_due(origin, source))
+        .order_by(replays.c.claim_account_id, replays.c.claimable_ms)
+        .limit(1)
+    )
+
+
+def running_replays(account_id: ColumnElement[str]) -> Select[Any]:
+    """A query for the number of an account's replays that workers hold, in all data centres."""
+    held = replays.alias()
+    shift_ms = case((held.c.source == str(Source.ARCHIVE), ARCHIVE_SHIFT_MS), else_=0)
+    # One whose worker died is not running: at the limit, nothing could take it over.
+    is_held = and_(held.c.state.in_(_HELD), held.c.claimable_ms > now_ms() + shift_ms)
+    return select(func.count()).select_from(held).where(held.c.account_id == account_id, is_held)
+
+
+def _is_due(origin: str, source: Source) -> ColumnElement[bool]:
+    shift_ms = _shift_ms(source)
+    return and_(
+        replays.c.origin == origin,
+        replays.c.claimable_ms >= shift_ms,
+        replays.c.claimable_ms <= now_ms() + shift_ms,
+    )
+
+
+def _shift_ms(source: Source) -> int:
+    return ARCHIVE_SHIFT_MS if source is Source.ARCHIVE else 0
+
+
+def claimable_now(source: Source) -> ColumnElement[int]:
+    """The value of the column for a new replay that can be claimed at once."""
+    return now_ms() + _shift_ms(source)
 
 
 def claimable_from(time_ms: ColumnElement[int]) -> ColumnElement[int]:

@@ -10,20 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select, update
 
 from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
 from app.domain.moves import MoveEvent
-from app.domain.options import Source
 from app.domain.states import ReplayEvent, moves, next_state
-from app.store.claim_queue import ClaimQueue, claimable_from, claimable_time_ms, queued_since_ms
+from app.store.claim_queue import ClaimQueue, claimable_from, queued_since_ms, running_replays
 from app.store.failures import record_failures
 from app.store.moves import Moved, record_moves, trim_moves
 from app.store.replay_columns import status_counts_to_column
 from app.store.replays import to_replay
 from app.store.samples import add_samples
 from app.store.sql import TEXT_CHARS_MAX, ms_from_now, now_ms
-from app.store.tables import CLAIM_INDEX, replays
+from app.store.tables import CLAIM_INDEX, accounts, replays
 from app.store.transitions import transition
 from app.store.webhooks import get_webhook
 
@@ -36,39 +35,24 @@ _CLAIM_EVENTS: Final = {
 }
 
 
-def list_claim_queues(connection: Connection, origin: str) -> list[ClaimQueue]:
-    """The queues with a claimable replay for `origin`'s workers, the longest waiting first.
-
-    Locks nothing, so idle workers do not slow down others.
-    """
-    known = [ClaimQueue(name) for name in sorted({"", origin})]
-    known.append(ClaimQueue(origin, Source.ARCHIVE))
-    firsts = (
-        _claimable(queue).with_only_columns(claimable_time_ms()).scalar_subquery()
-        for queue in known
-    )
-    found = connection.execute(select(*firsts)).one()
-    waiting = [each for each in zip(found, known, strict=True) if each[0] is not None]
-    return [queue for _, queue in sorted(waiting)]
-
-
-_UNASSIGNED: Final = ClaimQueue()
-
-
 def claim_from_queue(
     connection: Connection,
     worker: str,
     lease_s: float,
-    queue: ClaimQueue = _UNASSIGNED,
+    queue: ClaimQueue,
     origin: str = "",
+    running_max: int | None = None,
 ) -> Claim | None:
     """Claim the replay of `queue` that has waited longest, for `lease_s`; None if there is none.
 
     An OPEN replay waits since its creation, and one with an expired lease since the expiry, so
     neither kind can starve the other. Skips rows that others are claiming. The claim counts as one
     without progress until a checkpoint advances. The replay is assigned to `origin`, whose log its
-    offsets refer to.
+    offsets refer to. With `running_max`, the account's row is locked, and None is returned if
+    others lock it or so many of its replays are held.
     """
+    if running_max is not None and not _may_run_more(connection, queue.account_id, running_max):
+        return None
     row = connection.execute(_claimable(queue).with_for_update(skip_locked=True)).first()
     if row is None:
         return None
@@ -99,6 +83,14 @@ def claim_from_queue(
         webhook=get_webhook(connection, replay.webhook_id),
         is_takeover=is_takeover,
     )
+
+
+def _may_run_more(connection: Connection, account_id: str, running_max: int) -> bool:
+    account = select(accounts.c.id).where(accounts.c.id == account_id)
+    if connection.execute(account.with_for_update(skip_locked=True)).first() is None:
+        return False
+    running: int = connection.execute(running_replays(literal(account_id))).scalar_one()
+    return running < running_max
 
 
 def _claimed(

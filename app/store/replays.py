@@ -22,7 +22,7 @@ from app.domain.model import (
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Source
 from app.domain.states import ACTIVE, ReplayState
-from app.store.claim_queue import ClaimQueue
+from app.store.claim_queue import claimable_now
 from app.store.errors import (
     ActiveReplayExists,
     IdempotencyConflict,
@@ -95,7 +95,7 @@ def create_replay(
             awaits=awaits_to_column(new.awaits),
             **_offset_columns(offsets if new.source is Source.ARCHIVE else None),
             state=str(ReplayState.OPEN),
-            claimable_ms=None if new.awaits else now_ms() + ClaimQueue(source=new.source).shift_ms,
+            claimable_ms=None if new.awaits else claimable_now(new.source),
             created_ms=now_ms(),
             idempotency_digest=idempotency and _digest(idempotency, of_account),
             request_fingerprint=idempotency and idempotency.fingerprint,

@@ -11,6 +11,7 @@ from app.domain.states import ReplayEvent
 from app.store import accounts as account_table
 from app.store import (
     archive,
+    claim_queue,
     console_sessions,
     late_arrivals,
     leases,
@@ -41,6 +42,9 @@ T = TypeVar("T")
 
 MOVED_PER_TRANSACTION: Final = 100
 """A transaction that moves so many replays locks their rows for some tens of milliseconds."""
+
+CLAIMERS_MAX: Final = 8
+"""Claims of one account that may run at the same moment without counting under a lock."""
 
 
 def _reads(
@@ -223,17 +227,38 @@ class Store:
 
     _move_chunk = _writes(owner_moves.move_replays)
 
-    def claim(self, worker: str, lease_s: float, origin: str = "") -> Claim | None:
-        """Claim the replay that has waited longest, until `lease_s` without a heartbeat.
+    def claim(
+        self,
+        worker: str,
+        lease_s: float,
+        origin: str = "",
+        *,
+        after: str = "",
+        running_max: int | None = None,
+    ) -> Claim | None:
+        """Claim a replay of the next account after `after`, until `lease_s` without a heartbeat.
 
-        It is one of the worker's data centre, or a replay without one, which is then assigned to
-        it. None if no replay waits, or others are claiming those that do.
+        It is the account's replay that has waited longest, of the worker's data centre or without
+        one, which is then assigned to it. Accounts with `running_max` held replays are skipped.
+        None if no replay waits, or others are claiming those that do.
         """
-        for queue in self.database.read(leases.list_claim_queues, origin):
-            claim = self.database.write(leases.claim_from_queue, worker, lease_s, queue, origin)
+        tried = set[str]()
+        while True:
+            waiting = self.database.read(claim_queue.find_waiting_account, origin, after)
+            if waiting is None or waiting.queue.account_id in tried:
+                return None
+            after = waiting.queue.account_id
+            tried.add(after)
+            if running_max is not None and waiting.running >= running_max:
+                continue
+            # Counting again under a lock costs two queries: only near the limit.
+            is_near = running_max is not None and waiting.running + CLAIMERS_MAX >= running_max
+            claim = self.database.write(
+                leases.claim_from_queue,
+                *(worker, lease_s, waiting.queue, origin, running_max if is_near else None),
+            )
             if claim is not None:
                 return claim
-        return None
 
     heartbeat = _autocommits(leases.heartbeat)
     begin_delivery = _writes(leases.begin_delivery)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select, text, update
 
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.store import Store, StoreUnavailable, engine, is_migrated, leases, migrate
 from app.store import webhooks as webhooks_table
+from app.store.claim_queue import ClaimQueue
 from app.store.engine import Database
 from app.store.sql import now_ms
 from app.store.tables import webhooks
@@ -81,7 +83,7 @@ def test_an_uncommitted_claim_does_not_block_other_claims(mariadb_url: str) -> N
     database = Database(mariadb_url)
 
     def claim_concurrently(db: Connection) -> set[str]:
-        slow = leases.claim_from_queue(db, "slow", 60)
+        slow = leases.claim_from_queue(db, "slow", 60, ClaimQueue(DEFAULT_ACCOUNT))
         quick = store.claim("quick", 60)
         nothing_left = store.claim("late", 60)
         assert slow is not None
@@ -226,7 +228,7 @@ def test_a_client_that_freezes_in_a_transaction_loses_its_locks(
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
 
     def freeze(db: Connection) -> None:
-        assert leases.claim_from_queue(db, "frozen", 60) is not None
+        assert leases.claim_from_queue(db, "frozen", 60, ClaimQueue(DEFAULT_ACCOUNT)) is not None
         deadline_s = time.monotonic() + DEADLINE_S
         while (claim := store.claim("quick", 60)) is None and time.monotonic() < deadline_s:
             time.sleep(0.05)

@@ -23,7 +23,7 @@ from app.domain.states import ACTIVE, ReplayState
 from app.store import InvalidCursor, Store, replay_filters
 from app.store.engine import Database
 from app.store.replays import to_replay
-from app.store.tables import replays, webhooks
+from app.store.tables import replays, webhooks, written_columns
 from app.webhooks.signing import new_secret
 
 WINDOW = Window(1_000, 2_000)
@@ -45,7 +45,7 @@ def fill(database: Database, store: Store, count: int) -> list[Replay]:
 
     def work(db: Connection) -> list[Replay]:
         receiver = db.execute(select(webhooks)).mappings().one()
-        job = db.execute(select(replays)).mappings().one()
+        job = db.execute(select(*written_columns())).mappings().one()
         owners = {f"wh_{number}": f"acc_{number % 4}" for number in range(20)}
         names = list(owners)
         rows = [{**receiver, "id": name, "account_id": owners[name]} for name in names]

@@ -134,9 +134,11 @@ def test_the_previous_version_claims_and_records_late_arrivals(
     insert_old(engine, 1)
     record_late_like_previous_version(engine)
     assert store.late_end_offset(1, Window(10, 20), origin="a") == 500
-    hint = "" if empty_database_url.startswith("sqlite") else "FORCE INDEX (ix_replays_claimable) "
+    index = "FORCE INDEX (ix_replays_origin_claimable) "
+    hint = "" if empty_database_url.startswith("sqlite") else index
     claimable = (
-        f"SELECT id FROM replays {hint}WHERE claimable_ms <= 2000 AND state IN ('OPEN')"
+        f"SELECT id FROM replays {hint}WHERE origin = '' AND claimable_ms <= 2000"
+        " AND state IN ('OPEN')"
         " ORDER BY claimable_ms, id LIMIT 1"
     )
     with engine.connect() as connection:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, insert, text
 
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.lateness import LateSpan
 from app.domain.model import Claim, IdempotencyKey, NewReplay, NewWebhook, Replay, Window
 from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, Store, late_arrivals, leases
-from app.store.claim_queue import ClaimQueue
+from app.store.claim_queue import ClaimQueue, find_waiting_account
 from app.store.engine import Database, open_engine
 from app.store.tables import replays
 from app.webhooks.signing import new_secret
@@ -93,7 +94,7 @@ def test_a_claim_skips_replays_that_others_are_claiming(store: Store, database_u
     database = Database(database_url)
 
     def work(db: Connection) -> tuple[Claim | None, Claim | None, Claim | None]:
-        slow = leases.claim_from_queue(db, "slow", 60, ClaimQueue("a"), "a")
+        slow = leases.claim_from_queue(db, "slow", 60, ClaimQueue(DEFAULT_ACCOUNT, "a"), "a")
         return slow, store.claim("quick", 60, "a"), store.claim("other", 60, "b")
 
     claims = database.write(work)
@@ -155,17 +156,20 @@ def test_a_claim_does_not_scan_replays_of_other_data_centres(
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(insert(replays), rows)
     with engine.connect() as connection:
-        costs = [cost_of(connection, lambda db: leases.list_claim_queues(db, "b"))]
+        costs = [cost_of(connection, lambda db: find_waiting_account(db, "b", "acc"))]
         assert costs[0] <= READ_MAX
     mine = new_replay(store, "" if is_unassigned else "b")
     with engine.execution_options(rewind_writes=True).begin() as connection:
-        (queue,) = leases.list_claim_queues(connection, "b")
+        waiting = find_waiting_account(connection, "b", "acc")
+        assert waiting is not None
         claims: list[Claim | None] = []
         costs += [
-            cost_of(connection, lambda db: leases.list_claim_queues(db, "b")),
+            cost_of(connection, lambda db: find_waiting_account(db, "b", "acc")),
             cost_of(
                 connection,
-                lambda db: claims.append(leases.claim_from_queue(db, "w", 60, queue, "b")),
+                lambda db: claims.append(
+                    leases.claim_from_queue(db, "w", 60, waiting.queue, "b", 9)
+                ),
             ),
         ]
         assert [claim.replay.id for claim in claims if claim] == [mine.id]
