@@ -47,7 +47,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0008"
+REVISION: Final = "0009"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(

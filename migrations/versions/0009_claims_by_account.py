@@ -5,8 +5,8 @@ from alembic import op
 
 from migrations.resumable import add_column, create_index, drop_index
 
-revision = "0008"
-down_revision = "0007"
+revision = "0009"
+down_revision = "0008"
 branch_labels = None
 depends_on = None
 
