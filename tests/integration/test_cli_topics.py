@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from logbroker.client import raw
 from tests.support.kafka.broker_cluster import NO_LEADER, BrokerCluster
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.logbroker_command import Run, logbroker_command
@@ -136,6 +137,12 @@ def test_only_the_partitions_of_a_failed_broker_are_unknown(
         assert described() == {left: known[left], gone: unknown | {"leader": None}}
         line = topics("describe", "events").stdout.splitlines()[1 + gone]
         assert line.split() == [str(gone - 1), "-", str(gone), "-", "-", "-", "-", "-"]
+        with raw.RawCluster(client, timeout_s=5) as reader:
+            sizes = raw.log_sizes(
+                reader, [raw.TopicPartition("events", number - 1) for number in (1, 2)]
+            )
+        assert sizes.of == {("events", left - 1): known[left]["size_bytes"]}
+        assert sizes.problem is not None
         cluster.brokers[gone].serve()
         cluster.until_leaders("events", [1, 2])
         assert described() == known

@@ -133,6 +133,20 @@ class RawCluster:
             raise AttemptFailed(f"{place} has no leader")
         return view.plan, view.leaders[place.partition]
 
+    def fetch_leaders(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
+        """Return the leaders of partitions from fresh metadata, for those that have one.
+
+        Raises:
+            UnknownTopic: a topic does not exist.
+            AttemptFailed: no broker answered.
+        """
+        views = self._fetch_metadata({place.topic for place in places})
+        return {
+            place: views[place.topic].leaders[place.partition]
+            for place in places
+            if place.partition in views[place.topic].leaders
+        }
+
     def invalidate(self, topic: str) -> None:
         """Drop the cached metadata of a topic."""
         self._views.pop(topic, None)

@@ -53,8 +53,8 @@ def _request_sizes(
     found: dict[TopicPartition, int | None],
 ) -> None:
     """Add the received sizes to `found`; raise if some requests failed."""
-    failure: AttemptFailed | None = None
-    for address, led in _by_leader(cluster, places).items():
+    by_leader, failure = _by_leader(cluster, places)
+    for address, led in by_leader.items():
         if not timer.remaining_s:
             raise failure or ConnectionFailed(f"timeout before the request to {address}")
         try:
@@ -68,14 +68,14 @@ def _request_sizes(
 
 def _by_leader(
     cluster: RawCluster, places: frozenset[TopicPartition]
-) -> dict[BrokerAddress, list[TopicPartition]]:
-    # Refresh the metadata: leaders may have moved.
-    cluster.topics({place.topic for place in places})
+) -> tuple[dict[BrokerAddress, list[TopicPartition]], AttemptFailed | None]:
+    """Return the partitions of each leader, and the failure of one without a leader."""
     by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
-    for place in sorted(places):
-        _, leader = cluster.leader(place)
-        by_leader.setdefault(leader.address, []).append(place)
-    return by_leader
+    leaders = cluster.fetch_leaders(places)
+    for place in sorted(leaders):
+        by_leader.setdefault(leaders[place].address, []).append(place)
+    leaderless = sorted(places - leaders.keys())
+    return by_leader, AttemptFailed(f"{leaderless[0]} has no leader") if leaderless else None
 
 
 def _make_request(places: Iterable[TopicPartition]) -> Any:

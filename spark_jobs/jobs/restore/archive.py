@@ -7,7 +7,7 @@ period, and the log would delete them at once.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import (
     AdminClient,
@@ -21,6 +21,7 @@ from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicDescription,
 from spark_jobs.errors import InvalidOption, SourceFailed
 from spark_jobs.jobs.restore.records import ArchivedRecord, archive_headers
 from spark_jobs.log.client_errors import translate_client_errors
+from spark_jobs.log.publishing import TopicPublisher
 from spark_jobs.offsets.resolution import OffsetBounds
 
 SETTINGS: Final = {
@@ -29,9 +30,12 @@ SETTINGS: Final = {
     "message.timestamp.type": "CreateTime",
 }
 
+PUBLISHER_SETTINGS: Final = {
+    "client.id": "rewind-restore",
+    "compression.type": "snappy",
+    "linger.ms": 20,
+}
 _TIMEOUT_S: Final = 60.0
-_DELIVERY_MS: Final = 120_000
-_POLL_S: Final = 0.1
 
 
 class ArchiveTopic:
@@ -42,20 +46,11 @@ class ArchiveTopic:
         self._properties = dict(properties)
         self._replication_factor = replication_factor
         client: dict[str, Any] = {**self._properties, "log_level": 0}
-        sending: dict[str, Any] = {
-            "client.id": "rewind-restore",
-            "enable.idempotence": True,
-            "acks": "all",
-            "compression.type": "snappy",
-            "linger.ms": 20,
-            "delivery.timeout.ms": _DELIVERY_MS,
-            **client,
-        }
         try:
             self._admin = AdminClient(client)
-            self._producer = Producer(sending)
         except KafkaException as refusal:
             raise InvalidOption(f"invalid client properties: {refusal.args[0].str()}") from refusal
+        self._publisher = TopicPublisher(topic, properties, PUBLISHER_SETTINGS)
 
     def ensure_topic(self, like: str) -> TopicDescription:
         """Create the topic with the partitions of `like` if it is missing; the metadata of `like`.
@@ -139,43 +134,17 @@ class ArchiveTopic:
         Raises:
             SourceFailed: the log did not acknowledge all of them.
         """
-        failures: list[str] = []
-
-        def record_failure(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failures.append(error.str())
-
-        count = 0
-        for record in records:
-            self._produce(
-                value=record.value,
-                key=key,
-                partition=partition,
+        return self._publisher.publish_all(
+            {
+                "value": record.value,
+                "key": key,
+                "partition": partition,
                 # Timestamps of records cannot be before 1970.
-                timestamp=max(0, record.timestamp_ms),
-                headers=archive_headers(record, place),
-                on_delivery=record_failure,
-            )
-            count += 1
-            if failures:
-                break
-        left = self._producer.flush(2 * _DELIVERY_MS / 1_000)
-        if failures or left:
-            reason = failures[0] if failures else "no response"
-            raise SourceFailed(f"not all records were published to {self.topic}: {reason}")
-        return count
-
-    def _produce(self, **record: Any) -> None:
-        while True:
-            try:
-                self._producer.produce(self.topic, **record)
-                self._producer.poll(0)
-            except BufferError:
-                self._producer.poll(_POLL_S)
-            except KafkaException as refusal:
-                raise SourceFailed(f"{self.topic}: {refusal.args[0].str()}") from refusal
-            else:
-                return
+                "timestamp": max(0, record.timestamp_ms),
+                "headers": archive_headers(record, place),
+            }
+            for record in records
+        )
 
     def delete_records(self, offsets: Mapping[int, int]) -> None:
         """Delete the records below these offsets, by partition.

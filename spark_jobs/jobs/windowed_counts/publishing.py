@@ -14,17 +14,17 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pyspark.sql import DataFrame, Row
 
-from spark_jobs.errors import InvalidOption, SourceFailed
+from spark_jobs.log.publishing import TopicPublisher
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FLUSH_S: Final = 120.0
-"""Longer than the client's delivery timeout, after which it reports each record."""
-
-_DELIVERY_MS: Final = 60_000
-_POLL_S: Final = 0.1
+_SETTINGS: Final = {
+    "client.id": "rewind-counts",
+    "partitioner": "murmur2_random",
+    "delivery.timeout.ms": 60_000,
+    "linger.ms": 5,
+}
 
 
 def publish(counts: DataFrame, topic: str, properties: Mapping[str, str], window_s: int) -> None:
@@ -70,45 +70,7 @@ def publish_all(
         SourceFailed: the log did not acknowledge all of them.
         InvalidOption: the client rejects a property.
     """
-    failures: list[KafkaError] = []
-
-    def record_failure(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    producer = _producer(properties)
-    for each in records:
-        while True:
-            try:
-                producer.produce(topic, on_delivery=record_failure, **each)
-                break
-            except BufferError:
-                producer.poll(_POLL_S)
-            except KafkaException as refusal:
-                failures.append(refusal.args[0])
-                break
-        producer.poll(0)
-    left = producer.flush(_FLUSH_S)
-    if failures or left:
-        reason = failures[0].str() if failures else "no response"
-        raise SourceFailed(f"{len(failures) + left} counts were not published to {topic}: {reason}")
-
-
-def _producer(properties: Mapping[str, str]) -> Producer:
-    configuration: dict[str, Any] = {
-        "client.id": "rewind-counts",
-        "enable.idempotence": True,
-        "acks": "all",
-        "partitioner": "murmur2_random",
-        "delivery.timeout.ms": _DELIVERY_MS,
-        "linger.ms": 5,
-        "log_level": 0,
-        **properties,
-    }
-    try:
-        return Producer(configuration)
-    except KafkaException as refusal:
-        raise InvalidOption(f"invalid client properties: {refusal.args[0].str()}") from refusal
+    TopicPublisher(topic, properties, _SETTINGS).publish_all(records)
 
 
 def _text(moment: datetime) -> str:
