@@ -42,9 +42,22 @@ def _redraw_line(job: dict[str, Any], shown: str) -> str:
 
 
 def _print_state(job: dict[str, Any], shown: str) -> str:
-    if (line := f"replay {job['id']} is {job['state']}") != shown:
+    line = f"replay {job['id']} is {job['state']}"
+    if failure := job.get("receiverFailure"):
+        line += f"; {describe_failure(failure)}"
+    if line != shown:
         click.echo(line, err=True)
     return line
+
+
+def describe_failure(failure: dict[str, Any]) -> str:
+    """Return why nothing is delivered at present, and when the next attempt is due."""
+    attempts, waiting = failure["failedAttempts"], failure["waitingEvents"]
+    next_at = failure["nextAttemptAt"].replace("T", " ").removesuffix("Z")[:19]
+    return (
+        f"receiver fails: {attempts:,} failed attempts, last: {failure['lastError']}; "
+        f"next attempt {next_at} UTC; {waiting:,} events wait"
+    )
 
 
 def describe(job: dict[str, Any]) -> str:
@@ -64,4 +77,6 @@ def describe(job: dict[str, Any]) -> str:
         words.append(f"ETA {job['etaSeconds']:.0f} s")
     if job.get("waitingFor"):
         words.append(f"waiting: {job['waitingFor']}")
+    if job.get("receiverFailure"):
+        words.append(describe_failure(job["receiverFailure"]))
     return "  ".join(words)

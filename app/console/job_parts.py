@@ -98,7 +98,12 @@ def job_parts(environment: Environment, view: JobView, present_ms: int) -> dict[
         "eta": part("eta", replay, current.eta_s, eta_ms),
         "plot": part("plot", plot, len(view.samples)),
         "rows": part("rows", plot),
-        "statuses": part("statuses", response_counts(replay.status_counts), replay.counts),
+        "statuses": part(
+            "statuses",
+            response_counts(replay.status_counts),
+            replay.counts,
+            replay.receiver_failure,
+        ),
         "timeline": timeline_part(environment, view.moves),
         "failures": part("failures", replay),
         "actions": part(

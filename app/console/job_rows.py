@@ -10,8 +10,10 @@ from markupsafe import Markup, escape
 from app.console.formats import NOTHING, count, duration, rate
 from app.domain.model import Replay
 from app.domain.progress import progress
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.restores import describe_awaited
 from app.domain.states import TERMINAL, ReplayState
+from app.domain.windows import format_time
 from app.services.progress_watch import version_of
 
 ALL: Final = "all"
@@ -112,14 +114,25 @@ def heartbeat(environment: Environment, replay: Replay, present_ms: int) -> Mark
 
 
 def waiting_reason(replay: Replay) -> str | None:
-    """Return what an unclaimed replay waits for, or the error of an ended one."""
+    """Return what a replay waits for, or the error of an ended one."""
     if replay.state in TERMINAL:
         return replay.error
+    if replay.receiver_failure is not None:
+        return describe_receiver_failure(replay.receiver_failure)
     if replay.state is not ReplayState.OPEN:
         return None
     if replay.awaits is not None:
         return f"waits for {describe_awaited(replay.webhook_id, replay.window, replay.awaits)}"
     return "waits for a worker" if replay.waiting_for is None else f"waits: {replay.waiting_for}"
+
+
+def describe_receiver_failure(failure: ReceiverFailure) -> str:
+    """Return the last error of a receiver that fails, and when the next attempt is due."""
+    return (
+        f"The receiver fails: {failure.reason} ({count(failure.failed_attempts)} failed attempts). "
+        f"Next attempt at {format_time(failure.next_attempt_ms)[11:19]} UTC; "
+        f"{count(failure.waiting_events)} events wait."
+    )
 
 
 def counter_parts(counts: Mapping[ReplayState, int]) -> dict[str, str]:

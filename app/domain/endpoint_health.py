@@ -88,6 +88,11 @@ class ProbedEndpointHealth(EndpointHealth):
         """Whether the next request is a probe, and others wait for it."""
         return self.state is HealthState.FAILING
 
+    @property
+    def next_probe_s(self) -> float | None:
+        """When the next probe is due; None unless the endpoint is FAILING."""
+        return self._next_probe_s if self.is_failing else None
+
     def probe_wait_s(self, now_s: float) -> float:
         """Seconds until the next probe is due."""
         return max(0.0, self._next_probe_s - now_s)

@@ -8,6 +8,7 @@ from typing import Self
 
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.options import NoticeStyle, ReplayOptions, Source
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayState
 
 
@@ -161,6 +162,7 @@ class Replay:
       delivered, a duplicate, filtered out, or listed as failed, and counted in `counts`.
     - `status_counts`: delivered and failed events by the HTTP status of their last response, such
       as {"200": 17, "none": 1}; None if unknown.
+    - `receiver_failure`: the failed attempts of an ONGOING replay whose receiver fails.
     - `waiting_for`: why an OPEN replay is postponed.
     - `awaits`: the restore without which no worker can claim it.
     - `idle_ms`: the time without a worker between its start and its last claim.
@@ -191,6 +193,7 @@ class Replay:
     started_ms: int | None
     heartbeat_ms: int | None
     finished_ms: int | None
+    receiver_failure: ReceiverFailure | None = None
 
 
 def unread_offsets(replay: Replay) -> OffsetRange | None:

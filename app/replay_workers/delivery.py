@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Final
 
 from app.delivery.batch import BatchBuilder
@@ -10,6 +11,7 @@ from app.domain.dedupe import SeenHashes
 from app.domain.model import Claim, OffsetRange
 from app.domain.options import Source
 from app.domain.rates import RateLimiter
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.retry import RetryPolicy
 from app.log.errors import LogError
 from app.log.reader import ReplayReader
@@ -23,13 +25,16 @@ from app.replay_workers.queue import ReplayQueue
 from app.replay_workers.selection import Selection
 from app.replay_workers.sender import ReplaySender
 from app.replay_workers.source import ReplaySource
-from app.store import WebhookNotFound
+from app.store import Store, WebhookNotFound
 
 LAST_REQUESTS_S: Final = 8.0
 """How long requests in flight may take after a stop; supervisors wait ten seconds."""
 
 WEBHOOK_AGE_S: Final = 3.0
 """How often a replay reads its webhook again: secrets, URL and status may change."""
+
+FAILURE_REPORT_S: Final = 1.0
+"""How often the failures of a receiver are stored, if they have changed."""
 
 RECORDS_REMEMBERED: Final = 2_000_000
 """How far below its checkpoint a resumed replay starts to read, to detect copies of delivered
@@ -96,7 +101,7 @@ class ReplayDelivery:
         if self.is_complete:
             return
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(self._watch_webhook())
+            watches = [group.create_task(self._watch_webhook())]
             self._queue = ReplayQueue(
                 self._ledger,
                 self._sender.deliver,
@@ -107,10 +112,12 @@ class ReplayDelivery:
                 request_checkpoint=self._checkpoints.request,
             )
             group.create_task(self._record_regularly(self._queue))
+            watches.append(group.create_task(self._report_failures(self._queue)))
             self._reading = group.create_task(self._read(self._queue))
             await self._queue.deliveries.wait_until_done()
             self._checkpoints.finish()
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
         reason = self._reason
         if isinstance(reason, ReplayRefused) or (reason is not None and not self.is_complete):
             raise reason
@@ -152,6 +159,19 @@ class ReplayDelivery:
             self.stop(LeaseLost())
         except (ReplayRefused, ReplayPostponed) as reason:
             self.stop(reason)
+
+    async def _report_failures(self, queue: ReplayQueue) -> None:
+        """Store what the owner sees while the receiver fails."""
+        stored: ReceiverFailure | None = None
+        try:
+            while True:
+                await asyncio.sleep(FAILURE_REPORT_S)
+                failure = self._sender.receiver_failure(queue.waiting_events)
+                if failure != stored:
+                    await self._lease.write(partial(Store.store_receiver_failure, failure=failure))
+                    stored = failure
+        except LeaseLost as lost:
+            self.stop(lost)
 
     async def _read(self, queue: ReplayQueue) -> None:
         try:

@@ -49,6 +49,8 @@ class ReplayQueue:
         self._request_checkpoint = request_checkpoint
         self._events_max = max(EVENTS_MAX, BATCHES_PER_SENDER * in_flight_max * batch_events_max)
         self._has_changed = asyncio.Event()
+        self.waiting_events = 0
+        """Events that are added and not settled."""
         self.deliveries = DeliveryQueue[QueuedBatch](
             lambda queued: deliver(self, queued), in_flight_max, start_task
         )
@@ -63,6 +65,7 @@ class ReplayQueue:
             if batch.duplicates_before:
                 ledger.add_duplicates(batch.start, batch.duplicates_before)
             entry = ledger.add_entry(batch.start, batch.end, batch.hours, batch.duplicates)
+            self.waiting_events += len(batch.events)
             self.deliveries.add(QueuedBatch(batch, entry, batch.size_bytes))
         if completed.duplicates:
             ledger.add_duplicates(completed.position, completed.duplicates)
@@ -78,6 +81,7 @@ class ReplayQueue:
         failed_hours = _failed_hours(failures, queued.batch) if failures else {}
         self._ledger.settle(queued.entry, delivered, failures, failed_hours)
         self.deliveries.remove(queued)
+        self.waiting_events -= len(queued.batch.events)
         # Early enough that a fast replay does not wait for the next interval.
         if self._ledger.events_to_record >= self._events_max // 2:
             self._request_checkpoint()

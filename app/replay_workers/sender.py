@@ -23,6 +23,7 @@ from app.domain.endpoint_health import (
 )
 from app.domain.model import Failure
 from app.domain.rates import RateLimiter
+from app.domain.receiver_failure import ReceiverFailure, ReceiverFailureTracker
 from app.domain.retry import GONE, GiveUp, RetryPolicy
 from app.domain.windows import format_time
 from app.log.event import LoggedEvent
@@ -82,6 +83,9 @@ class ReplaySender:
     health: ProbedEndpointHealth = field(init=False)
     in_request: "set[asyncio.Task[None] | None]" = field(init=False, default_factory=set)
     """The sender tasks that wait for a response."""
+    failures: ReceiverFailureTracker = field(init=False, default_factory=ReceiverFailureTracker)
+    _probe_s: float | None = field(init=False, default=None)
+    _probe_ms: int | None = field(init=False, default=None)
     _is_stopping: bool = field(init=False, default=False)
     _probe_turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     """Held by the task that probes a failing endpoint."""
@@ -134,6 +138,14 @@ class ReplaySender:
     async def _attempt_until_final(self, events: Sequence[LoggedEvent]) -> Delivered | GivenUp:
         """Send events in one request until they are delivered or given up."""
         message = batch_message(events) if self.is_batched else event_message(events[0])
+        try:
+            return await self._attempt_repeatedly(message, events)
+        finally:
+            self.failures.record_end(events[0].offset)
+
+    async def _attempt_repeatedly(
+        self, message: WebhookMessage, events: Sequence[LoggedEvent]
+    ) -> Delivered | GivenUp:
         attempts = 0
         while True:
             attempt = await self._attempt_when_allowed(message, len(events))
@@ -147,9 +159,23 @@ class ReplaySender:
                 if isinstance(step, GiveUp) or self.health.state is HealthState.DOWN:
                     return GivenUp(attempts, outcome, round(attempt.duration_s * 1_000))
                 wait_s = step.seconds
+                self._record_failure(events[0].offset, outcome, wait_s)
             if self._is_stopping:
                 raise _Stopped
             await asyncio.sleep(wait_s)
+
+    def receiver_failure(self, waiting_events: int) -> ReceiverFailure | None:
+        """The failed attempts while requests wait for another one; None otherwise."""
+        probe_s = self.health.next_probe_s
+        if probe_s != self._probe_s:
+            # Once per probe: two conversions of one time may differ by a millisecond.
+            self._probe_s = probe_s
+            self._probe_ms = None if probe_s is None else _to_ms(probe_s)
+        return self.failures.failure(self._probe_ms, waiting_events)
+
+    def _record_failure(self, offset: int, outcome: Rejected | Unreachable, wait_s: float) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        self.failures.record_failure(offset, outcome, now_ms, now_ms + round(1_000 * wait_s))
 
     async def _attempt_when_allowed(self, message: WebhookMessage, events: int) -> Attempt:
         """Send a message once; while the endpoint is failing, wait for the turn to probe it."""
@@ -214,6 +240,11 @@ class ReplaySender:
                 f"event of {format_time(events[-1].timestamp_ms)}: {reason}"
             )
         return None
+
+
+def _to_ms(monotonic_s: float) -> int:
+    """A time of the monotonic clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000 + round(1_000 * (monotonic_s - time.monotonic()))
 
 
 def _halves(events: list[LoggedEvent]) -> tuple[list[LoggedEvent], list[LoggedEvent]]:

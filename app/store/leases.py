@@ -14,11 +14,12 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, s
 
 from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
 from app.domain.moves import MoveEvent
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayEvent, moves, next_state
 from app.store.claim_queue import ClaimQueue, claimable_from, queued_since_ms, running_replays
 from app.store.failures import record_failures
 from app.store.moves import Moved, record_moves, trim_moves
-from app.store.replay_columns import status_counts_to_column
+from app.store.replay_columns import receiver_failure_to_column, status_counts_to_column
 from app.store.replays import to_replay
 from app.store.samples import add_samples
 from app.store.sql import TEXT_CHARS_MAX, ms_from_now, now_ms
@@ -149,6 +150,7 @@ def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -
         "end_offset": offsets.end,
         "checkpoint_offset": func.coalesce(replays.c.checkpoint_offset, offsets.start),
         "waiting_for": None,
+        "receiver_failure": None,
     }
     return _apply_and_record(connection, lease, ReplayEvent.BEGIN, values)
 
@@ -185,6 +187,17 @@ def store_checkpoint(
     if with_sample:
         add_samples(connection, [lease.replay_id], lease.epoch)
     return True
+
+
+def store_receiver_failure(
+    connection: Connection, lease: Lease, failure: ReceiverFailure | None
+) -> bool:
+    """Store the failed attempts of the replay; None once its receiver accepts events.
+
+    False if the lease is gone.
+    """
+    values = {"receiver_failure": receiver_failure_to_column(failure)}
+    return _apply(connection, lease, ReplayEvent.CHECKPOINT, values)
 
 
 def complete(connection: Connection, lease: Lease) -> bool:

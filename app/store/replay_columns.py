@@ -1,4 +1,4 @@
-"""The columns of `replays` that hold JSON: options, awaited restore, counts by HTTP status."""
+"""The columns of `replays` that hold JSON: options, awaited restore, statuses, failures."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from app.domain.model import AwaitedRestore, Counts
 from app.domain.options import Only, ReplayOptions
+from app.domain.receiver_failure import ReceiverFailure
 
 
 def options_to_column(options: ReplayOptions) -> str | None:
@@ -63,3 +64,13 @@ def status_counts_from_column(value: str | None, counts: Counts) -> Mapping[str,
     by_status: dict[str, int] = {} if value is None else json.loads(value)
     is_complete = sum(by_status.values()) == counts.delivered + counts.failed
     return by_status if is_complete else None
+
+
+def receiver_failure_to_column(failure: ReceiverFailure | None) -> str | None:
+    """The value of the column `receiver_failure`."""
+    return None if failure is None else json.dumps(asdict(failure))
+
+
+def receiver_failure_from_column(value: str | None) -> ReceiverFailure | None:
+    """The series of failures that is stored as `value`."""
+    return None if value is None else ReceiverFailure(**json.loads(value))

@@ -21,6 +21,7 @@ from app.domain.model import (
 )
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Source
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ACTIVE, ReplayState
 from app.store.claim_queue import claimable_now
 from app.store.errors import (
@@ -37,6 +38,7 @@ from app.store.replay_columns import (
     awaits_to_column,
     options_from_column,
     options_to_column,
+    receiver_failure_from_column,
     status_counts_from_column,
 )
 from app.store.sql import exactly, new_id, now_ms
@@ -257,6 +259,7 @@ def to_replay(row: Row[Any]) -> Replay:
         checkpoint=row.checkpoint_offset,
         counts=counts,
         status_counts=status_counts_from_column(row.status_counts, counts),
+        receiver_failure=_receiver_failure(row),
         error=row.error,
         waiting_for=row.waiting_for,
         awaits=awaits_from_column(row.awaits),
@@ -266,6 +269,12 @@ def to_replay(row: Row[Any]) -> Replay:
         heartbeat_ms=row.heartbeat_ms,
         finished_ms=row.finished_ms,
     )
+
+
+def _receiver_failure(row: Row[Any]) -> ReceiverFailure | None:
+    # A worker that stops leaves its last one.
+    is_current = row.state == ReplayState.ONGOING
+    return receiver_failure_from_column(row.receiver_failure) if is_current else None
 
 
 def _offsets(row: Row[Any]) -> OffsetRange | None:

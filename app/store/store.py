@@ -282,6 +282,7 @@ class Store:
             with_sample=with_sample,
         )
 
+    store_receiver_failure = _autocommits(leases.store_receiver_failure)
     complete = _writes(leases.complete)
     fail = _writes(leases.fail)
     release = _writes(leases.release)

@@ -47,7 +47,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0009"
+REVISION: Final = "0010"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -212,6 +212,8 @@ replays: Final = Table(
     # JSON {"200": 17, "none": 1}: events of `delivered` and `failed` by the HTTP status of the last
     # response; NULL if unknown.
     Column("status_counts", Text),
+    # JSON, see `ReceiverFailure`; NULL if the receiver accepts events. Valid while ONGOING.
+    Column("receiver_failure", Text),
     Index(None, "account_id", "created_ms", "id"),
     Index(None, "account_id", "state", "created_ms", "id"),
     # Active replays have no end: those of the archive are adjacent in this index.

@@ -10,6 +10,7 @@ from app.domain.model import AwaitedRestore, Counts, Failure, Replay
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Only, ReplayOptions, Source
 from app.domain.progress import progress
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.restores import describe_awaited
 from app.domain.samples import Sample
 from app.domain.states import ReplayState
@@ -110,6 +111,35 @@ class AwaitedRestoreDocument(Document):
         return cls(partition=awaits.partition, below=awaits.below, missing=awaits.missing)
 
 
+class ReceiverFailureDocument(Document):
+    """Failed attempts of a replay whose receiver does not accept its events."""
+
+    failed_attempts: int = Field(description="Failed attempts since `since`.")
+    since: Moment
+    last_attempt_at: Moment
+    last_status: int | None = Field(
+        description="The HTTP status of the last attempt; null without a response."
+    )
+    last_error: str
+    next_attempt_at: Moment = Field(description="When the next attempt is due.")
+    waiting_events: int = Field(
+        description="Events that are read from the log, and neither delivered nor given up."
+    )
+
+    @classmethod
+    def of(cls, failure: ReceiverFailure) -> Self:
+        """The document of a series of failures."""
+        return cls(
+            failed_attempts=failure.failed_attempts,
+            since=failure.since_ms,
+            last_attempt_at=failure.last_attempt_ms,
+            last_status=failure.status,
+            last_error=failure.reason,
+            next_attempt_at=failure.next_attempt_ms,
+            waiting_events=failure.waiting_events,
+        )
+
+
 class ReplayDocument(Document):
     """A replay and its progress."""
 
@@ -141,6 +171,7 @@ class ReplayDocument(Document):
             "checkpoint": 137_305,
             "counts": {"delivered": 4_070, "duplicates": 12, "failed": 1},
             "statusCounts": {"200": 4_070, "503": 1},
+            "receiverFailure": None,
             "progress": 0.25,
             "eventsPerSecond": 2_041.5,
             "etaSeconds": 6.0,
@@ -194,6 +225,10 @@ class ReplayDocument(Document):
         description="The delivered and failed events by the HTTP status of their last attempt; "
         "`none`: no response. null for replays of old versions."
     )
+    receiver_failure: ReceiverFailureDocument | None = Field(
+        description="The failed attempts while the receiver fails; null if it accepts events, and "
+        "unless the replay is ONGOING."
+    )
     progress: float = Field(
         ge=0, le=1, description="The share of the offsets below the checkpoint."
     )
@@ -234,6 +269,9 @@ class ReplayDocument(Document):
             checkpoint=replay.checkpoint,
             counts=CountsDocument.of(replay.counts),
             status_counts=None if replay.status_counts is None else dict(replay.status_counts),
+            receiver_failure=None
+            if replay.receiver_failure is None
+            else ReceiverFailureDocument.of(replay.receiver_failure),
             progress=pace.share,
             events_per_second=_to_a_tenth(pace.rate_events_s),
             eta_seconds=_to_a_tenth(pace.eta_s),

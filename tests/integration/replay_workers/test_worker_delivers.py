@@ -175,6 +175,33 @@ def test_a_thousand_consecutive_failures_end_the_replay(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
+def test_a_replay_shows_why_nothing_is_delivered_while_its_receiver_fails(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(retry_attempts_max=1_000, retry_base_s=0.1, retry_cap_s=0.5)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 200))
+        replay = bench.replay(webhook)
+        bench.receiver.answer(500)
+        async with bench.worker():
+            await until_async(
+                lambda: bench.store.replay(replay.id).receiver_failure is not None,
+                "the failure is shown",
+            )
+            shown = bench.store.replay(replay.id)
+            failure = shown.receiver_failure
+            assert failure is not None
+            assert (failure.status, failure.reason) == (500, "HTTP 500 Internal Server Error")
+            assert failure.failed_attempts >= 5
+            assert failure.waiting_events == 200
+            assert failure.since_ms <= failure.last_attempt_ms <= failure.next_attempt_ms
+            assert shown.counts == Counts()
+            bench.receiver.answer(204)
+            ended = await bench.finished(replay)
+        assert (ended.counts, ended.receiver_failure) == (Counts(delivered=200), None)
+
+    asyncio.run(scenario())
+
+
 def test_a_failed_replay_continues_at_its_checkpoint_and_is_retried_as_a_whole(
     bench: Bench,
 ) -> None:

@@ -16,12 +16,27 @@ JOB: dict[str, Any] = {
 }
 
 
+FAILURE = {
+    "failedAttempts": 1_012,
+    "lastError": "HTTP 500 Internal Server Error",
+    "nextAttemptAt": "2026-11-21T08:10:09.123Z",
+    "waitingEvents": 676,
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({}, ["ONGOING", " 50%", "12,345 delivered", "2,042/s", "ETA 6 s"]),
         ({"counts": {"delivered": 1, "duplicates": 2, "failed": 3}}, ["2 duplicates", "3 failed"]),
         ({"state": "OPEN", "waitingFor": "the log"}, ["OPEN", "waiting: the log"]),
+        (
+            {"receiverFailure": FAILURE},
+            [
+                "receiver fails: 1,012 failed attempts, last: HTTP 500 Internal Server Error",
+                "next attempt 2026-11-21 08:10:09 UTC; 676 events wait",
+            ],
+        ),
     ],
 )
 def test_a_line_has_state_counts_rate_and_eta(changes: dict[str, Any], words: list[str]) -> None:

@@ -19,6 +19,7 @@ from app.console.rendering import environment
 from app.domain.model import Counts, OffsetRange, Replay, Window
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, ReplayOptions, Source
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.samples import Sample
 from app.domain.states import ReplayState
 from tests.support.http.html_page import HtmlPage, text_of
@@ -132,6 +133,23 @@ def test_the_position_has_partition_offsets_worker_and_lease(templates: Environm
     assert facts["Idle time"] == "1 min 5 s"
 
 
+def test_a_job_whose_receiver_fails_says_so_before_anything_is_settled(
+    templates: Environment,
+) -> None:
+    failure = ReceiverFailure(
+        1_012, NINE_MS, NINE_MS + 8_000, 503, f"HTTP 503 {HOSTILE}", NINE_MS + 12_000, 676
+    )
+    replay = replace(ONGOING, counts=Counts(), status_counts={}, receiver_failure=failure)
+    words = words_of(templates, replay)
+    for expected in (
+        f"The receiver fails: HTTP 503 {HOSTILE} (1 012 failed attempts).",
+        "Next attempt at 09:00:12 UTC; 676 events wait.",
+    ):
+        assert expected in words["why"]
+    assert words["statuses"].startswith("1 012 failed attempts, and no event delivered")
+    assert f"HTTP 503 {HOSTILE}" in words["statuses"]
+
+
 def test_a_job_that_was_never_claimed(templates: Environment) -> None:
     words = words_of(templates, OPEN)
     assert "a worker" in words["why"]
@@ -193,7 +211,7 @@ def test_statuses_that_were_not_recorded(templates: Environment) -> None:
         (ReplayState.PAUSED, 3, {"resume", "cancel"}),
         (ReplayState.COMPLETED, 0, set()),
         (ReplayState.COMPLETED, 3, {"retry"}),
-        (ReplayState.FAILED, 3, {"retry"}),
+        (ReplayState.FAILED, 3, {"resume", "retry"}),
         (ReplayState.CANCELLED, 3, {"retry"}),
     ],
 )

@@ -12,6 +12,7 @@ from app.domain.model import (
     Webhook,
     Window,
 )
+from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayState
 from app.store import InvalidCursor, Store
 from app.webhooks.signing import new_secret
@@ -215,3 +216,21 @@ def test_a_cancellation_ends_the_lease(store: Store, claimed: Claim) -> None:
     assert not store.begin_delivery(claimed.lease, OFFSETS)
     assert not store.release(claimed.lease)
     assert store.replay(claimed.replay.id).state is ReplayState.CANCELLED
+
+
+def test_the_failures_of_a_receiver_are_shown_while_a_worker_delivers(
+    store: Store, claimed: Claim
+) -> None:
+    failure = ReceiverFailure(7, 1_000, 2_000, 503, "HTTP 503", 3_000, 40)
+    assert store.begin_delivery(claimed.lease, OFFSETS)
+    assert store.store_receiver_failure(claimed.lease, failure)
+    assert store.replay(claimed.replay.id).receiver_failure == failure
+    assert store.store_receiver_failure(claimed.lease, None)
+    assert store.replay(claimed.replay.id).receiver_failure is None
+    assert store.store_receiver_failure(claimed.lease, failure)
+    assert store.release(claimed.lease)
+    assert store.replay(claimed.replay.id).receiver_failure is None
+    assert not store.store_receiver_failure(claimed.lease, failure)
+    again = claim_replay(store, "two")
+    assert store.begin_delivery(again.lease, OFFSETS)
+    assert store.replay(claimed.replay.id).receiver_failure is None
