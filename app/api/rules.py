@@ -1,5 +1,6 @@
 """Routes of rules, which select the events of a webhook."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Response
@@ -8,9 +9,11 @@ from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
 from app.api.models.rules import RuleDocument, RuleRequest
 from app.api.openapi import errors
-from app.domain.rules import RULE_NAME
+from app.domain.rules import RULE_NAME, Rule
 from app.http.dependencies import Cursor, Limit, ServicesDependency
 from app.http.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, NOT_FOUND, TOO_MANY_RULES
+from app.services.coverage import find_covered_names
+from app.services.services import Services
 
 router = APIRouter(prefix="/webhooks/{webhook_id}/rules", tags=["webhooks"])
 
@@ -38,13 +41,20 @@ def put_rule(
 ) -> RuleDocument:
     """Create or replace the rule of this name; every process uses it within two seconds.
 
-    An event is addressed to a webhook, once, if it matches any of the webhook's rules.
+    An event is addressed to a webhook, once, if it matches any of the webhook's rules, and a grant
+    of its account covers the event. `coveredByGrant` is false if no grant does for any event of the
+    rule.
     """
     rule, is_new = services.store.put_rule(body.rule(webhook_id, name), of_account=caller.sees)
     if is_new:
         response.status_code = 201
         response.headers["location"] = f"/webhooks/{webhook_id}/rules/{name}"
-    return RuleDocument.of(rule)
+    return _documents(services, webhook_id, [rule])[0]
+
+
+def _documents(services: Services, webhook_id: str, rules: Sequence[Rule]) -> list[RuleDocument]:
+    covered = find_covered_names(services, webhook_id, rules)
+    return [RuleDocument.of(rule, is_covered=rule.name in covered) for rule in rules]
 
 
 @router.get("", operation_id="listRules", responses=errors(INVALID_REQUEST, NOT_FOUND))
@@ -57,7 +67,7 @@ def list_rules(
 ) -> Listing[RuleDocument]:
     """List the rules of a webhook, by name."""
     page = services.store.rules(webhook_id, cursor, limit, of_account=caller.sees)
-    items = [RuleDocument.of(rule) for rule in page.items]
+    items = _documents(services, webhook_id, page.items)
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
@@ -66,7 +76,8 @@ def get_rule(
     webhook_id: str, name: RuleName, services: ServicesDependency, caller: CallerDependency
 ) -> RuleDocument:
     """Get a rule."""
-    return RuleDocument.of(services.store.rule(webhook_id, name, of_account=caller.sees))
+    rule = services.store.rule(webhook_id, name, of_account=caller.sees)
+    return _documents(services, webhook_id, [rule])[0]
 
 
 @router.delete(

@@ -3,11 +3,13 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Response
+from starlette.concurrency import run_in_threadpool
 
 from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
 from app.api.models.webhooks import (
     MissedDocument,
+    RegisteredWebhook,
     StatisticsDocument,
     TrialDocument,
     WebhookDocument,
@@ -15,6 +17,7 @@ from app.api.models.webhooks import (
 )
 from app.api.openapi import errors
 from app.domain.model import Webhook, WebhookStatus
+from app.domain.rules import DEFAULT_RULE, Rule
 from app.domain.tallies import Span, last_hour_from_ms, summed
 from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
 from app.http.problems import (
@@ -44,7 +47,7 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 )
 async def create_webhook(
     body: WebhookRequest, response: Response, services: ServicesDependency, caller: CallerDependency
-) -> WebhookWithSecret:
+) -> RegisteredWebhook:
     """Register a webhook. Only this response has the secret that signs its requests.
 
     The receiver is verified at once. If it passes, the webhook is ENABLED; otherwise it is PENDING
@@ -52,7 +55,13 @@ async def create_webhook(
     """
     webhook = await webhooks.register_webhook(services, caller, body.registration())
     response.headers["location"] = f"/webhooks/{webhook.id}"
-    return _with_secret(webhook, response)
+    is_covered = None
+    if body.event_types:
+        rule = Rule(webhook.id, DEFAULT_RULE, tuple(body.event_types))
+        find = services.store.find_covered_rules
+        is_covered = bool(await run_in_threadpool(find, webhook.account_id, [rule]))
+    registered = dict(_with_secret(webhook, response))
+    return RegisteredWebhook(**registered, covered_by_grant=is_covered)
 
 
 def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:

@@ -1,4 +1,4 @@
-"""The page of a webhook: its status, recent deliveries, missed events, rules and jobs."""
+"""The page of a webhook: its status, recent deliveries, missed events, rules, grants and jobs."""
 
 import json
 from collections.abc import Sequence
@@ -14,13 +14,15 @@ from app.console.plots import BarPlot, deliveries_plot, missed_plot
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
 from app.console.urls import NEW_REPLAY, jobs_url, page_url
+from app.domain.grants import Grant
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
-from app.domain.rules import Rule
+from app.domain.rules import Rule, Scalar
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed
 from app.domain.windows import format_time
 from app.http.dependencies import ServicesDependency
+from app.services.coverage import find_covered_names
 from app.services.services import Services, now_ms
 from app.store.pages import Page
 
@@ -28,6 +30,9 @@ ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)
 
 RULES_SHOWN: Final = 20
 """Of up to ten thousand. The API lists all."""
+
+GRANTS_SHOWN: Final = 20
+"""As of rules."""
 
 JOBS_SHOWN: Final = 5
 """The latest. The list of jobs has all."""
@@ -67,7 +72,19 @@ class MissedEvents:
 
 
 class RuleRow(NamedTuple):
-    """A rule. Values of conditions are JSON, so that 42 and "42" differ."""
+    """A rule. Values of conditions are JSON, so that 42 and "42" differ.
+
+    `is_covered` is whether a grant of the account covers some event that it can match.
+    """
+
+    name: str
+    event_types: tuple[str, ...]
+    where: tuple[tuple[str, str], ...]
+    is_covered: bool
+
+
+class GrantRow(NamedTuple):
+    """A grant of the webhook's account, as `RuleRow` is a rule."""
 
     name: str
     event_types: tuple[str, ...]
@@ -82,6 +99,8 @@ class _WebhookDetails:
     tallies: tuple[DeliveryTally, ...]
     missed: tuple[MissedHour, ...]
     rules: Page[Rule]
+    covered: frozenset[str]
+    grants: Page[Grant]
     replays: Page[Replay]
     active: Replay | None
 
@@ -125,7 +144,9 @@ async def render_webhook(
         deliveries_plot=deliveries_plot(details.tallies, hour_from_ms, present_ms),
         missed=missed_events(webhook.id, details.missed, history_from_ms, present_ms),
         history_days=services.settings.history_days,
-        rules=[_rule_row(rule) for rule in details.rules.items],
+        rules=[_rule_row(rule, details.covered) for rule in details.rules.items],
+        grants=[_grant_row(grant) for grant in details.grants.items],
+        has_more_grants=details.grants.next_cursor is not None,
         has_more_rules=details.rules.next_cursor is not None,
         active=details.active,
         rows=job_rows(template_environment(request), details.replays.items, present_ms, ROW_STYLE),
@@ -140,19 +161,29 @@ def _read_details(
 ) -> _WebhookDetails:
     store = services.store
     webhook = store.webhook(webhook_id, of_account=viewer.key.sees)
+    rules = store.rules(webhook.id, limit=RULES_SHOWN)
     return _WebhookDetails(
         webhook,
         store.tallies(webhook.id, Span.SETTLED, hour_from_ms),
         store.missed_hours(webhook.id, history_from_ms),
-        store.rules(webhook.id, limit=RULES_SHOWN),
+        rules,
+        frozenset(find_covered_names(services, webhook.id, rules.items)),
+        store.grants(webhook.account_id, limit=GRANTS_SHOWN),
         store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS_SHOWN),
         store.active_replays_of([webhook.id]).get(webhook.id),
     )
 
 
-def _rule_row(rule: Rule) -> RuleRow:
-    where = ((path, json.dumps(value, ensure_ascii=False)) for path, value in rule.where)
-    return RuleRow(rule.name, rule.event_types, tuple(where))
+def _rule_row(rule: Rule, covered: frozenset[str]) -> RuleRow:
+    return RuleRow(rule.name, rule.event_types, _where(rule.where), rule.name in covered)
+
+
+def _grant_row(grant: Grant) -> GrantRow:
+    return GrantRow(grant.name, grant.event_types, _where(grant.where))
+
+
+def _where(conditions: Sequence[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, json.dumps(value, ensure_ascii=False)) for path, value in conditions)
 
 
 def missed_events(

@@ -2,6 +2,8 @@
 
 from typing import Self
 
+from pydantic import Field
+
 from app.api.models.documents import Document
 from app.domain.rules import Rule, Scalar
 from app.http.event_selections import SELECTION_EXAMPLE, EventSelection
@@ -21,19 +23,27 @@ class RuleRequest(EventSelection):
 class RuleDocument(Document):
     """A rule of a webhook."""
 
-    model_config = example(SELECTION_EXAMPLE | {"webhookId": "wh_2yPqkM5dTn4v", "name": "default"})
+    model_config = example(
+        SELECTION_EXAMPLE
+        | {"webhookId": "wh_2yPqkM5dTn4v", "name": "default", "coveredByGrant": True}
+    )
 
     webhook_id: str
     name: str
     event_types: list[str]
     where: dict[str, Scalar]
+    covered_by_grant: bool = Field(
+        description="Whether a grant of the account covers some event that the rule can match. "
+        "If false, the rule matches only events that were published for the account."
+    )
 
     @classmethod
-    def of(cls, rule: Rule) -> Self:
+    def of(cls, rule: Rule, *, is_covered: bool) -> Self:
         """The document of a rule."""
         return cls(
             webhook_id=rule.webhook_id,
             name=rule.name,
             event_types=list(rule.event_types),
             where=dict(rule.where),
+            covered_by_grant=is_covered,
         )

@@ -81,6 +81,18 @@ class WebhookWithSecret(WebhookDocument):
         return cls(**dict(WebhookDocument.of(webhook, now_ms)), secret=webhook.secret)
 
 
+class RegisteredWebhook(WebhookWithSecret):
+    """A new webhook with its secret."""
+
+    model_config = example(WEBHOOK_EXAMPLE | {"secret": SECRET_EXAMPLE, "coveredByGrant": True})
+
+    covered_by_grant: bool | None = Field(
+        description="Whether a grant of the account covers some event of `eventTypes`; null "
+        "without `eventTypes`. If false, the rule `default` matches only events that were "
+        "published for the account."
+    )
+
+
 class TrialDocument(Document):
     """The result of a test event."""
 

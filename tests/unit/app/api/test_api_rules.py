@@ -3,9 +3,12 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 
+from app.domain.grants import Grant
 from app.domain.model import Webhook
 from app.domain.rules import Rule
 from app.store import Store
+from tests.support.http.api_clients import Issued
+from tests.support.http.receiver_thread import ReceiverThread
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +25,8 @@ async def test_a_rule_is_created_replaced_and_deleted(
     made = await developers_client.put(path(webhook, "vip"), json=RULE)
     assert made.status_code == 201
     assert made.headers["location"] == path(webhook, "vip")
-    assert made.json() == {"webhookId": webhook.id, "name": "vip"} | RULE
+    named = {"webhookId": webhook.id, "name": "vip", "coveredByGrant": False}
+    assert made.json() == named | RULE
 
     replaced = await developers_client.put(path(webhook, "vip"), json={"eventTypes": ["*"]})
     assert replaced.status_code == 200
@@ -36,6 +40,41 @@ async def test_a_rule_is_created_replaced_and_deleted(
         await developers_client.delete(path(webhook, "vip")),
     ):
         assert gone.status_code == 404
+
+
+async def test_the_owner_of_a_rule_learns_whether_a_grant_covers_it(
+    developers_client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    store.put_grant(Grant(webhook.account_id, "user-42", ("follow.*",), (("data.userId", "42"),)))
+    covered = await developers_client.put(path(webhook, "covered"), json=RULE)
+    denied = await developers_client.put(path(webhook, "denied"), json={"eventTypes": ["dm.*"]})
+    answers = [covered, denied, await developers_client.get(path(webhook, "denied"))]
+    assert [answer.json()["coveredByGrant"] for answer in answers] == [True, False, False]
+    listed = (await developers_client.get(path(webhook))).json()["items"]
+    assert {rule["name"]: rule["coveredByGrant"] for rule in listed} == {
+        "covered": True,
+        "denied": False,
+    }
+    store.delete_grant(webhook.account_id, "user-42")
+    answer = await developers_client.get(path(webhook, "covered"))
+    assert answer.json()["coveredByGrant"] is False
+
+
+@pytest.mark.parametrize(
+    ("event_types", "is_covered"), [(["dm.sent"], False), (["*"], True), (None, None)]
+)
+async def test_a_registration_says_whether_a_grant_covers_its_rule(
+    developers_client: AsyncClient,
+    store: Store,
+    developer: Issued,
+    receiver: ReceiverThread,
+    event_types: list[str] | None,
+    is_covered: bool | None,
+) -> None:
+    store.put_grant(Grant(developer[0].account.id, "follows", ("follow.*",)))
+    body = {"url": receiver.url} | ({} if event_types is None else {"eventTypes": event_types})
+    answer = await developers_client.post("/webhooks", json=body)
+    assert (answer.status_code, answer.json()["coveredByGrant"]) == (201, is_covered)
 
 
 async def test_rules_are_listed_by_name_a_page_at_a_time(

@@ -204,6 +204,7 @@ async def test_event_types_at_registration_are_the_rule_default(
         "name": "default",
         "eventTypes": ["follow.*", "dm"],
         "where": {},
+        "coveredByGrant": False,
     }
 
 

@@ -26,6 +26,7 @@ async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
     assert document.keys() == {
         *("id", "accountId", "url", "description", "validation", "status", "statusReason"),
         *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
+        "coveredByGrant",
     }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
@@ -47,7 +48,8 @@ async def test_webhooks_per_account_are_limited_for_developers(
 
 async def test_the_secret_is_never_shown_again(client: AsyncClient) -> None:
     created = (await client.post("/webhooks", json={"url": URL})).json()
-    shown = {name: value for name, value in created.items() if name != "secret"}
+    once = ("secret", "coveredByGrant")
+    shown = {name: value for name, value in created.items() if name not in once}
 
     assert (await client.get(f"/webhooks/{created['id']}")).json() == shown
     assert (await client.get("/webhooks")).json() == {"items": [shown], "nextCursor": None}

@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from app.console import webhook as webhook_pages
+from app.domain.grants import Grant
 from app.domain.hours import HOUR_MS
 from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
 from app.domain.rules import Rule
@@ -212,6 +213,25 @@ async def test_rules_are_listed_with_values_as_json(
     monkeypatch.setattr(webhook_pages, "RULES_SHOWN", 1)
     page = await developers_client.page(page_of(webhook))
     assert "lists all rules" in page.main
+
+
+async def test_the_page_shows_grants_and_rules_that_none_covers(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    rules = ".//div[@aria-label='Event types by rule']//tbody/tr"
+    store.put_rule(Rule(webhook.id, "vip", ("dm.*",)))
+    page = await developers_client.page(page_of(webhook))
+    assert [row.endswith("no grant") for row in page.texts(rules)] == [True]
+    assert "No grants: rules of this account" in page.main
+    assert "Ask the platform for a grant" in page.main
+    where = (("data.userId", "42"), ("data.name", HOSTILE))
+    store.put_grant(Grant(webhook.account_id, "user-42", ("dm.*",), where))
+    page = await developers_client.page(page_of(webhook))
+    assert [row.endswith("yes") for row in page.texts(rules)] == [True]
+    (row,) = page.texts(".//div[@aria-label='Event types by grant']//tbody/tr")
+    assert row.startswith('user-42dm.*data.userId = "42", data.name')
+    assert not page.all(".//main//script")
+    assert "Ask the platform for a grant" not in page.main
 
 
 async def test_the_latest_jobs_are_listed_with_live_updates(
