@@ -142,13 +142,21 @@ def list_replays(
     caller: CallerDependency,
     webhook_id: Annotated[str | None, Query(alias="webhookId")] = None,
     state: Annotated[list[ReplayState] | None, Query()] = None,
+    with_failures: Annotated[
+        bool,
+        Query(
+            alias="withFailures",
+            description="Only replays with failed events; with `state=COMPLETED`, those that "
+            "completed with failures.",
+        ),
+    ] = False,
     account_id: AccountId = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
-    """List replays, the latest first, by webhook and by one or several states."""
+    """List replays, the latest first, by webhook, by states, and by whether events failed."""
     page = services.store.replays(
-        ReplayFilter(frozenset(state or ()), webhook_id),
+        ReplayFilter(frozenset(state or ()), webhook_id, with_failures=with_failures),
         cursor,
         limit,
         of_account=select_account(caller, account_id),

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from app.cli.api_client import ApiClient
+from app.domain.replay_results import COMPLETED_WITH_FAILURES_LABEL, ReplayResult
 from app.domain.states import ACTIVE
 
 WIDTH: Final = 30
@@ -42,12 +43,19 @@ def _redraw_line(job: dict[str, Any], shown: str) -> str:
 
 
 def _print_state(job: dict[str, Any], shown: str) -> str:
-    line = f"replay {job['id']} is {job['state']}"
+    line = f"replay {job['id']} is {state_words(job)}"
     if failure := job.get("receiverFailure"):
         line += f"; {describe_failure(failure)}"
     if line != shown:
         click.echo(line, err=True)
     return line
+
+
+def state_words(job: dict[str, Any]) -> str:
+    """Return the state of a job, with the failures of a completed one."""
+    if job.get("result") == ReplayResult.COMPLETED_WITH_FAILURES:
+        return COMPLETED_WITH_FAILURES_LABEL.upper()
+    return str(job["state"])
 
 
 def describe_failure(failure: dict[str, Any]) -> str:
@@ -67,7 +75,7 @@ def describe(job: dict[str, Any]) -> str:
     bar = "█" * filled + "·" * (WIDTH - filled)
     counts = job["counts"]
     words = [
-        f"{job['state']:<9} {bar} {share:4.0%}",
+        f"{state_words(job):<9} {bar} {share:4.0%}",
         f"{counts['delivered']:,} delivered",
     ]
     words += [f"{counts[name]:,} {name}" for name in ("duplicates", "failed") if counts[name]]

@@ -8,7 +8,7 @@ import click
 
 from app.cli.api_client import ApiClient, ApiError
 from app.cli.options import api_options, exit_with_error, load_settings
-from app.cli.progress_bar import follow
+from app.cli.progress_bar import follow, state_words
 from app.domain.options import (
     BATCH_EVENTS_MAX,
     EVENTS_PER_SECOND,
@@ -134,7 +134,7 @@ def _follow_to_end(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:
 
 def _describe_failure(job: dict[str, Any]) -> str:
     """Return why events were not delivered, and how to retry them."""
-    words = [f"{job['id']} is {job['state']}"]
+    words = [f"{job['id']} is {state_words(job)}"]
     if job.get("error"):
         words.append(str(job["error"]))
     if failed := job["counts"]["failed"]:

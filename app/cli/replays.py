@@ -31,15 +31,25 @@ def replays() -> None:
 @replays.command("list")
 @click.option("--webhook-id", help="Only replays of this webhook.")
 @click.option("--state", type=click.Choice(list(ReplayState)), help="Only replays in this state.")
+@click.option("--with-failures", is_flag=True, help="Only replays with failed events.")
 @click.option("--limit", type=click.IntRange(1, _LIST_MAX), default=50, show_default=True)
 @api_options
 def list_replays(
-    webhook_id: str | None, state: str | None, limit: int, **overrides: str | None
+    webhook_id: str | None,
+    state: str | None,
+    with_failures: bool,
+    limit: int,
+    **overrides: str | None,
 ) -> None:
     """List replays, latest first."""
     found = _call_api(
         overrides,
-        lambda client: client.replays(webhookId=webhook_id, state=state, limit=limit),
+        lambda client: client.replays(
+            webhookId=webhook_id,
+            state=state,
+            withFailures="true" if with_failures else None,
+            limit=limit,
+        ),
     )
     for job in found:
         click.echo(json.dumps(job))

@@ -13,6 +13,7 @@ from app.console.plots import rate_plot
 from app.domain.model import Replay, unread_offsets
 from app.domain.moves import Move, MoveEvent
 from app.domain.progress import progress
+from app.domain.replay_results import state_label
 from app.domain.samples import Sample
 from app.domain.states import TERMINAL, TRANSITIONS, ReplayEvent
 
@@ -91,7 +92,7 @@ def job_parts(environment: Environment, view: JobView, present_ms: int) -> dict[
 
     eta_ms = None if current.eta_s is None else present_ms + round(current.eta_s * 1_000)
     parts = {
-        "state": part("state", replay.state),
+        "state": part("state", replay.state, state_label(replay)),
         "why": part("why", waiting_reason(replay)),
         "progress": part("progress", replay, current, estimated_events_left(replay)),
         "facts": part("facts", replay, heartbeat(environment, replay, present_ms), present_ms),

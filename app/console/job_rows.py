@@ -11,6 +11,7 @@ from app.console.formats import NOTHING, count, duration, rate
 from app.domain.model import Replay
 from app.domain.progress import progress
 from app.domain.receiver_failure import ReceiverFailure
+from app.domain.replay_results import state_label
 from app.domain.restores import describe_awaited
 from app.domain.states import TERMINAL, ReplayState
 from app.domain.windows import format_time
@@ -40,7 +41,7 @@ class _Macros(Protocol):
         style: "RowStyle",
     ) -> Markup: ...
 
-    def state(self, replay: Replay, words: str | None) -> Markup: ...
+    def state(self, replay: Replay, label: str, words: str | None) -> Markup: ...
 
     def progress(self, replay: Replay, share: float) -> Markup: ...
 
@@ -91,7 +92,7 @@ def row_parts(environment: Environment, replay: Replay, present_ms: int) -> dict
     current = progress(replay, present_ms)
     macros = _macros(environment)
     return {
-        "state": macros.state(replay, waiting_reason(replay)),
+        "state": macros.state(replay, state_label(replay), waiting_reason(replay)),
         "progress": macros.progress(replay, current.share),
         "rate": escape(rate(current.rate_events_s)),
         "eta": escape(duration(current.eta_s)),

@@ -16,6 +16,7 @@ from app.console.rendering import render_page, template_environment
 from app.console.sessions import ViewerDependency
 from app.console.urls import TEXT_FIELDS, filter_query, jobs_url, parse_filter
 from app.domain.model import Replay, ReplayFilter
+from app.domain.replay_results import COMPLETED_WITH_FAILURES_LABEL
 from app.domain.states import ReplayState
 from app.http.dependencies import Cursor, ServicesDependency
 from app.http.problems import Problem
@@ -30,7 +31,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class StateTab:
-    """A link to the jobs in one state, or in all, with their number."""
+    """A link to the jobs in one state, or in all, with their number; empty if not counted."""
 
     name: str
     words: str
@@ -99,7 +100,7 @@ def _tabs(wanted: ReplayFilter, counts: Mapping[ReplayState, int]) -> list[State
     numbers = counter_parts(counts)
     choices = [(ALL, "All", frozenset[ReplayState]())]
     choices += [(str(state), str(state), frozenset({state})) for state in ReplayState]
-    return [
+    tabs = [
         StateTab(
             name,
             words,
@@ -109,3 +110,8 @@ def _tabs(wanted: ReplayFilter, counts: Mapping[ReplayState, int]) -> list[State
         )
         for name, words, states in choices
     ]
+    partial = replace(wanted, states=frozenset({ReplayState.COMPLETED}), with_failures=True)
+    if wanted == partial:
+        tabs = [replace(tab, is_current=False) for tab in tabs]
+    label = COMPLETED_WITH_FAILURES_LABEL
+    return [*tabs, StateTab("", label, jobs_url(partial), "", wanted == partial)]

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from app.domain.model import Replay
 from app.domain.options import NoticeStyle
+from app.domain.replay_results import result_of
 from app.domain.states import ReplayState
 from app.domain.windows import format_time
 
@@ -44,6 +45,7 @@ def _standard(replay: Replay) -> dict[str, Any]:
             "from": format_time(replay.window.from_ms),
             "to": format_time(replay.window.to_ms),
             "state": str(replay.state),
+            "result": str(result_of(replay)),
             "counts": {
                 "delivered": counts.delivered,
                 "duplicates": counts.duplicates,

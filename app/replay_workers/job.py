@@ -179,7 +179,8 @@ class ReplayJob:
         fields = {} if reason is None else {"reason": reason}
         counts = {} if self._delivery is None else self._delivery.counts_by_name
         self._log.info(event, **counts, **fields)
-        self._dependencies.metrics.count_job(event)
+        is_partial = event == "completed" and counts.get("failed")
+        self._dependencies.metrics.count_job("completed_with_failures" if is_partial else event)
 
     def _abandon(self, error: BaseException) -> None:
         """Leave the replay until its lease expires; the next claim may succeed.

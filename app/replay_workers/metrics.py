@@ -11,6 +11,7 @@ from app.webhooks.metrics import DeliveryMetrics
 
 JOB_RESULTS: Final = (
     "completed",
+    "completed_with_failures",
     "failed",
     "postponed",
     "released",

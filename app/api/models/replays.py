@@ -11,6 +11,7 @@ from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Only, ReplayOptions, Source
 from app.domain.progress import progress
 from app.domain.receiver_failure import ReceiverFailure
+from app.domain.replay_results import ReplayResult, result_of
 from app.domain.restores import describe_awaited
 from app.domain.samples import Sample
 from app.domain.states import ReplayState
@@ -163,6 +164,7 @@ class ReplayDocument(Document):
             "retryOf": None,
             "notice": "rewind",
             "state": "ONGOING",
+            "result": None,
             "waitingFor": None,
             "waitsFor": None,
             "partition": 3,
@@ -206,6 +208,10 @@ class ReplayDocument(Document):
         description="The form of the notice that the webhook gets at the end."
     )
     state: ReplayState
+    result: ReplayResult | None = Field(
+        description="How the replay ended: with `completed-with-failures` some events are listed "
+        "as failed. null while it is not over."
+    )
     waiting_for: str | None = Field(
         description="What an OPEN replay waits for, if not for a worker; in words."
     )
@@ -261,6 +267,7 @@ class ReplayDocument(Document):
             retry_of=replay.retry_of,
             notice=replay.notice,
             state=replay.state,
+            result=result_of(replay),
             waiting_for=_waiting_for(replay),
             waits_for=None if replay.awaits is None else AwaitedRestoreDocument.of(replay.awaits),
             partition=None if offsets is None else offsets.partition,

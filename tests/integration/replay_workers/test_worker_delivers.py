@@ -132,6 +132,10 @@ def test_events_of_a_receiver_that_stays_down_are_listed_as_failed(bench: Bench)
             replay = await bench.finished(replay)
         assert replay.state is ReplayState.COMPLETED
         assert replay.counts == Counts(failed=40)
+        jobs = bench.metrics.registry.get_sample_value
+        name, partial = "rewind_worker_jobs_total", {"how": "completed_with_failures"}
+        await until_async(lambda: jobs(name, partial) == 1, "the job is counted")
+        assert jobs(name, {"how": "completed"}) == 0
         failures = bench.store.failures(replay.id, limit=100).items
         assert [failure.event_id for failure in failures] == [f"evt_{n}" for n in range(40)]
         assert {failure.status for failure in failures} == {503}

@@ -143,6 +143,9 @@ async def test_replays_in_several_states_are_listed_together(
     assert await listed(state=["OPEN", "PAUSED"]) == {replay.id, others[0]}
     assert await listed(state=["OPEN", "PAUSED"], webhookId=webhook.id) == {replay.id}
     assert await listed() == {replay.id, *others}
+    assert await listed(withFailures="true") == set()
+    answer = await client.get("/replays", params={"state": "CANCELLED"})
+    assert [item["result"] for item in answer.json()["items"]] == ["cancelled"]
     refused = await client.get("/replays", params={"state": ["OPEN", "LOST"]})
     assert refused.status_code == 400
     problem = refused.json()

@@ -29,6 +29,10 @@ FAILURE = {
     [
         ({}, ["ONGOING", " 50%", "12,345 delivered", "2,042/s", "ETA 6 s"]),
         ({"counts": {"delivered": 1, "duplicates": 2, "failed": 3}}, ["2 duplicates", "3 failed"]),
+        (
+            {"state": "COMPLETED", "result": "completed-with-failures"},
+            ["COMPLETED WITH FAILURES", "12,345 delivered"],
+        ),
         ({"state": "OPEN", "waitingFor": "the log"}, ["OPEN", "waiting: the log"]),
         (
             {"receiverFailure": FAILURE},

@@ -205,6 +205,30 @@ async def test_tabs_count_by_state_under_the_other_filters(
     assert text_of(current) == "FAILED 2"
 
 
+async def test_jobs_that_completed_with_failures_have_a_tab_and_a_label(
+    client: ConsoleClient, settings: Settings, webhook: Webhook
+) -> None:
+    url = settings.database
+    complete = store_jobs(url, webhook, 1, ReplayState.COMPLETED)
+    partial = store_jobs(url, webhook, 1, ReplayState.COMPLETED, failed=2)
+    store_jobs(url, webhook, 1, ReplayState.FAILED, failed=2)
+    page = await client.page("/console/jobs", state="COMPLETED", withFailures="true")
+    assert ids(page) == partial
+    assert cell(page, "state") == "Completed with failures"
+    (current,) = page.all(".//ul[@data-live-id='counters']//a[@aria-current]")
+    assert text_of(current) == "Completed with failures"
+    page = await client.page("/console/jobs", state="COMPLETED")
+    assert sorted(ids(page)) == sorted(complete + partial)
+    (current,) = page.all(".//ul[@data-live-id='counters']//a[@aria-current]")
+    assert text_of(current).startswith("COMPLETED ")
+    (link,) = (
+        each
+        for each in page.all(".//ul[@data-live-id='counters']//a")
+        if text_of(each) == "Completed with failures"
+    )
+    assert link.get("href") == "/console/jobs?state=COMPLETED&withFailures=true"
+
+
 async def test_filters_narrow_the_list_and_are_part_of_every_link(
     client: ConsoleClient, settings: Settings, webhook: Webhook, others_webhook: Webhook
 ) -> None:

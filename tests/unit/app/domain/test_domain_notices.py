@@ -49,6 +49,7 @@ def test_the_standard_body_has_all_members() -> None:
             "from": "2026-11-18T11:06:40.000Z",
             "to": "2026-11-18T11:07:40.000Z",
             "state": "COMPLETED",
+            "result": "completed-with-failures",
             "counts": {"delivered": 7, "duplicates": 2, "failed": 1},
             "error": None,
         },
