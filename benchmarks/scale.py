@@ -35,6 +35,8 @@ class Scale(NamedTuple):
     """Events in the backlog of the live path."""
     live_s: float
     """Duration for which events are published at a steady rate."""
+    matched_rules: tuple[int, ...]
+    """Numbers of rules with which events are matched."""
     mirrored_records: int
     """Records in the backlog of a mirror."""
     audited_sets: int
@@ -61,6 +63,7 @@ FULL: Final = Scale(
     scanned_records=1_500_000,
     live_events=20_000,
     live_s=4.0,
+    matched_rules=(10**2, 10**4, 10**6),
     mirrored_records=300_000,
     audited_sets=10_000,
     open_jobs=1_000,
@@ -83,6 +86,7 @@ QUICK: Final = Scale(
     scanned_records=300_000,
     live_events=4_000,
     live_s=2.0,
+    matched_rules=(10**2, 10**4),
     mirrored_records=30_000,
     audited_sets=1_000,
     open_jobs=200,

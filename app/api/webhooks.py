@@ -26,6 +26,7 @@ from app.http.problems import (
     MEDIA_TYPE_REFUSED,
     NOT_FOUND,
     NOT_VALIDATED,
+    TOO_MANY_RULES,
     TOO_MANY_WEBHOOKS,
     URL_REFUSED,
 )
@@ -42,7 +43,13 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
     operation_id="createWebhook",
     status_code=201,
     responses=errors(
-        INVALID_REQUEST, URL_REFUSED, FORBIDDEN, NOT_FOUND, TOO_MANY_WEBHOOKS, MEDIA_TYPE_REFUSED
+        INVALID_REQUEST,
+        URL_REFUSED,
+        FORBIDDEN,
+        NOT_FOUND,
+        TOO_MANY_WEBHOOKS,
+        TOO_MANY_RULES,
+        MEDIA_TYPE_REFUSED,
     ),
 )
 async def create_webhook(

@@ -1,25 +1,58 @@
 """An index of all rules that finds the webhooks whose rules match an event.
 
-Rules are grouped by the set of paths in their conditions, and within a group by the values that
-they require. An event needs one lookup per group, so the cost depends on the number of different
-sets of paths, not on the number of rules or webhooks.
+For each event type it keeps which globs match, and which webhooks have a rule without conditions
+for it. Rules with conditions are found by the values in the event: see `condition_index`. So the
+cost of an event depends on the rules that match it, not on the number of rules.
 """
 
 import json
+from bisect import bisect_left
 from typing import Any, Final
 
-from app.domain.globs import glob_matches
-from app.domain.rules import Rule, Scalar
+from app.domain.condition_index import ConditionIndex, Owners
+from app.domain.globs import GlobIndex
+from app.domain.rules import Rule
 
-Paths = tuple[str, ...]
-Values = tuple[object, ...]
-_Matches = dict[str, dict[tuple[str, str], None]]
-"""The rules with the same values, as (webhook id, name), by their event type glob."""
+TYPES_KEPT: Final = 1_000
+IDS_KEPT: Final = 1_000_000
+"""Event types whose matches are kept, and the ids in them; beyond either, the oldest is dropped."""
 
-_MISSING: Final = object()
-"""Stands for a path without a scalar; unequal to every value of a rule."""
 
-_TRUE, _FALSE = object(), object()
+class _GlobList:
+    """The globs of a rule, shared by all rules that list the same."""
+
+    __slots__ = ("globs", "rules")
+
+    def __init__(self, globs: tuple[str, ...]) -> None:
+        self.globs = globs
+        self.rules = 0
+
+
+class _Glob:
+    """The rules that list a glob: webhooks with unconditional ones, and the other rules' number."""
+
+    __slots__ = ("conditional", "lists", "owners")
+
+    def __init__(self) -> None:
+        self.lists = 0
+        self.owners: Owners = {}
+        self.conditional = 0
+
+
+class _TypeMatches(dict[_GlobList, bool]):
+    """What matches one event type, and whether a list of globs does, which is computed once."""
+
+    def __init__(self, version: int, globs: frozenset[str]) -> None:
+        super().__init__()
+        self.version = version
+        self.globs = globs
+        self.unconditional: list[str] = []
+        """The sorted ids of the webhooks with a rule for this type without conditions."""
+        self.has_conditional = False
+
+    def __missing__(self, globs: _GlobList) -> bool:
+        matches = self[globs] = not self.globs.isdisjoint(globs.globs)
+        return matches
 
 
 class RuleIndex:
@@ -27,7 +60,14 @@ class RuleIndex:
 
     def __init__(self) -> None:
         self._rules: dict[str, dict[str, Rule]] = {}
-        self._groups: dict[Paths, dict[Values, _Matches]] = {}
+        self._lists: dict[tuple[str, ...], _GlobList] = {}
+        self._globs: dict[str, _Glob] = {}
+        self._glob_index = GlobIndex()
+        self._conditions = ConditionIndex()
+        self._types: dict[str, _TypeMatches] = {}
+        self._ids_kept = 0
+        self._version = 0
+        """Counts the changes after which `_types` must be computed again."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -36,84 +76,146 @@ class RuleIndex:
     @property
     def has_conditions(self) -> bool:
         """Whether any rule has conditions on the payload."""
-        return any(self._groups)
+        return bool(self._conditions)
 
     def put(self, rule: Rule) -> None:
         """Add a rule, replacing that of the same webhook and name."""
         self.remove(rule.webhook_id, rule.name)
-        self._rules.setdefault(rule.webhook_id, {})[rule.name] = rule
+        globs = self._list(rule.event_types)
+        globs.rules += 1
+        # The rule shares the text of its globs with other rules.
+        shared = Rule(rule.webhook_id, rule.name, globs.globs, rule.where)
+        self._rules.setdefault(rule.webhook_id, {})[rule.name] = shared
         self._count += 1
-        paths, values = _conditions(rule)
-        matches = self._groups.setdefault(paths, {}).setdefault(values, {})
-        for glob in rule.event_types:
-            matches.setdefault(glob, {})[rule.webhook_id, rule.name] = None
+        if rule.where:
+            _count_up(self._conditions.entries(rule.where).setdefault(globs, {}), rule.webhook_id)
+            self._count_conditional(globs, 1)
+        else:
+            for glob in globs.globs:
+                _count_up(self._globs[glob].owners, rule.webhook_id)
+            self._version += 1
 
     def remove(self, webhook_id: str, name: str) -> None:
         """Remove a rule, if it exists."""
         rule = self._rules.get(webhook_id, {}).pop(name, None)
-        if rule is not None:
-            self._count -= 1
-            self._remove_from_group(rule)
+        if rule is None:
+            return
+        self._count -= 1
+        if not self._rules[webhook_id]:
+            del self._rules[webhook_id]
+        globs = self._lists[rule.event_types]
+        if rule.where:
+            self._remove_conditional(rule, globs)
+        else:
+            for glob in globs.globs:
+                _count_down(self._globs[glob].owners, webhook_id)
+            self._version += 1
+        globs.rules -= 1
+        if not globs.rules:
+            self._forget_list(globs)
 
     def remove_webhook(self, webhook_id: str) -> None:
         """Remove all rules of a webhook."""
-        for name in list(self._rules.get(webhook_id, ())):
+        for name in self.names_of(webhook_id):
             self.remove(webhook_id, name)
-        self._rules.pop(webhook_id, None)
+
+    def names_of(self, webhook_id: str) -> list[str]:
+        """The names of a webhook's rules."""
+        return list(self._rules.get(webhook_id, ()))
 
     def match(self, event_type: str, body: bytes) -> list[str]:
         """The sorted ids of the webhooks that have a rule which matches an event.
 
-        `body` is parsed only if a rule has conditions. A body that is not a JSON object matches
-        only rules without conditions.
+        `body` is parsed only if a rule for this type has conditions. A body that is not a JSON
+        object matches only rules without conditions.
         """
-        event = _parse(body) if self.has_conditions else None
-        found: set[str] = set()
-        for paths, by_values in self._groups.items():
-            matches = by_values.get(tuple(_value_at(event, path) for path in paths))
-            if matches is not None:
-                for glob, keys in matches.items():
-                    if glob_matches(glob, event_type):
-                        found.update(webhook_id for webhook_id, _ in keys)
-        return sorted(found)
-
-    def _remove_from_group(self, rule: Rule) -> None:
-        paths, values = _conditions(rule)
-        by_values = self._groups[paths]
-        matches = by_values[values]
-        for glob in dict.fromkeys(rule.event_types):
-            del matches[glob][rule.webhook_id, rule.name]
-            if not matches[glob]:
-                del matches[glob]
-        if not matches:
-            del by_values[values]
-        if not by_values:
-            del self._groups[paths]
-
-
-def _conditions(rule: Rule) -> tuple[Paths, Values]:
-    conditions = sorted(dict(rule.where).items())
-    paths = tuple(path for path, _ in conditions)
-    return paths, tuple(_comparable(value) for _, value in conditions)
-
-
-def _comparable(value: Scalar) -> object:
-    """A value that compares as JSON does: in Python, True equals 1 and False equals 0."""
-    if value is True:
-        return _TRUE
-    if value is False:
-        return _FALSE
-    return value
-
-
-def _value_at(event: object, path: str) -> object:
-    for step in path.split("."):
+        matches = self._types.get(event_type)
+        if matches is None or matches.version != self._version:
+            matches = self._learn(event_type)
+        unconditional = matches.unconditional
+        event = _parse(body) if matches.has_conditional else None
         if not isinstance(event, dict):
-            return _MISSING
-        event = event.get(step, _MISSING)
-    if isinstance(event, dict | list):
-        return _MISSING
-    return _comparable(event)  # type: ignore[arg-type]  # neither dict nor list, so a scalar
+            return unconditional[:]
+        found = self._conditions.match(event, matches)
+        further = [each for each in found if not _contains(unconditional, each)]
+        return sorted([*unconditional, *further]) if further else unconditional[:]
+
+    def _learn(self, event_type: str) -> _TypeMatches:
+        """Compute and keep what matches an event type."""
+        self._drop_type(event_type)
+        matches = _TypeMatches(self._version, frozenset(self._glob_index.match(event_type)))
+        found = [self._globs[glob] for glob in matches.globs]
+        matches.unconditional = sorted(set().union(*(each.owners for each in found)))
+        matches.has_conditional = any(each.conditional for each in found)
+        self._types[event_type] = matches
+        self._ids_kept += len(matches.unconditional)
+        while self._keeps_too_much():
+            self._drop_type(next(iter(self._types)))
+        return matches
+
+    def _keeps_too_much(self) -> bool:
+        kept = len(self._types)
+        return kept > TYPES_KEPT or (kept > 1 and self._ids_kept > IDS_KEPT)
+
+    def _drop_type(self, event_type: str) -> None:
+        matches = self._types.pop(event_type, None)
+        if matches is not None:
+            self._ids_kept -= len(matches.unconditional)
+
+    def _list(self, event_types: tuple[str, ...]) -> _GlobList:
+        globs = tuple(dict.fromkeys(event_types))
+        found = self._lists.get(globs)
+        if found is None:
+            found = self._lists[globs] = _GlobList(globs)
+            self._version += 1
+            for glob in globs:
+                if glob not in self._globs:
+                    self._globs[glob] = _Glob()
+                    self._glob_index.add(glob)
+                self._globs[glob].lists += 1
+        return found
+
+    def _forget_list(self, globs: _GlobList) -> None:
+        del self._lists[globs.globs]
+        self._version += 1
+        for glob in globs.globs:
+            self._globs[glob].lists -= 1
+            if not self._globs[glob].lists:
+                del self._globs[glob]
+                self._glob_index.remove(glob)
+
+    def _remove_conditional(self, rule: Rule, globs: _GlobList) -> None:
+        entries = self._conditions.entries(rule.where)
+        _count_down(entries[globs], rule.webhook_id)
+        if not entries[globs]:
+            del entries[globs]
+        if not entries:
+            self._conditions.forget(rule.where)
+        self._count_conditional(globs, -1)
+
+    def _count_conditional(self, globs: _GlobList, change: int) -> None:
+        for glob in globs.globs:
+            found = self._globs[glob]
+            had_any = bool(found.conditional)
+            found.conditional += change
+            if had_any != bool(found.conditional):
+                self._version += 1
+
+
+def _count_up(owners: Owners, webhook_id: str) -> None:
+    owners[webhook_id] = owners.get(webhook_id, 0) + 1
+
+
+def _count_down(owners: Owners, webhook_id: str) -> None:
+    owners[webhook_id] -= 1
+    if not owners[webhook_id]:
+        del owners[webhook_id]
+
+
+def _contains(ids: list[str], wanted: str) -> bool:
+    """Whether sorted `ids` contain `wanted`."""
+    place = bisect_left(ids, wanted)
+    return place < len(ids) and ids[place] == wanted
 
 
 def _parse(body: bytes) -> Any:

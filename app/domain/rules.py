@@ -8,8 +8,16 @@ Scalar = str | int | float | bool | None
 RULE_NAME: Final = r"^[A-Za-z0-9_-]{1,64}$"
 RULES_PER_WEBHOOK_MAX: Final = 10_000
 KINDS_PER_WEBHOOK_MAX: Final = 20
-"""See `Rule.kind`. Every event is compared with each kind of rule of all webhooks, so this limits
-the cost that one webhook causes."""
+"""See `Rule.kind`."""
+
+KINDS_PER_ACCOUNT_MAX: Final = 40
+GLOBS_PER_ACCOUNT_MAX: Final = 500
+PATH_SETS_PER_ACCOUNT_MAX: Final = 6
+"""Different kinds, globs and sets of paths in the rules of a developer's webhooks together.
+
+They limit what one account adds to the cost of every event: a lookup for each set of paths that the
+event has, a check for each kind with equal values, and, once for each new event type, a comparison
+with each glob. `python -m benchmarks rules` measures rules that use them up."""
 
 CONDITIONS_MAX: Final = 5
 DEFAULT_RULE: Final = "default"

@@ -42,7 +42,7 @@ NOTHING_TO_RESTORE: Final = Kind(
     "nothing-to-restore", 409, "The replay does not wait for a restore"
 )
 WEBHOOK_NOT_ENABLED: Final = Kind("webhook-not-enabled", 409, "Webhook not enabled")
-TOO_MANY_RULES: Final = Kind("too-many-rules", 409, "Too many rules for the webhook")
+TOO_MANY_RULES: Final = Kind("too-many-rules", 409, "Too many rules")
 TOO_MANY_GRANTS: Final = Kind("too-many-grants", 409, "Too many grants for the account")
 TOO_MANY_WEBHOOKS: Final = Kind("too-many-webhooks", 409, "Too many webhooks for the account")
 BODY_TOO_LARGE: Final = Kind("body-too-large", 413, "Request body too large")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from app.live.avro_events import AvroEvents
 from app.live.commits import commit_regularly
 from app.live.late_events import LateEvents
+from app.live.loop_turns import LoopTurns
 from app.live.metrics import LiveMetrics
 from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
@@ -49,7 +50,6 @@ COMMIT_S: Final = 0.1
 _RETRY_S: Final = 1.0
 _REVOKE_S: Final = 5.0
 _POLL_S: Final = 0.01
-_TURN_RECORDS: Final = 50
 
 
 @dataclass(slots=True)
@@ -213,20 +213,21 @@ class Matcher:
         unmatched: list[_NamedEvent] = []
         deliveries: list[NewEvent] = []
         matched = 0
-        for number, named in enumerate(self._named(read.events)):
+        turns = LoopTurns()
+        for named in self._named(read.events):
             webhook_ids = self._table.match(
                 named.event_type, named.event.value, named.event.account_id
             )
-            if not webhook_ids:
+            if webhook_ids:
+                matched += 1
+            else:
                 unmatched.append(named)
-                continue
-            matched += 1
-            deliveries.extend(map(named.delivery_to, webhook_ids))
-            if len(deliveries) >= DELIVERIES_PER_PUBLISH:
-                publishing.append(await self._publish(deliveries))
-                deliveries = []
-            if number % _TURN_RECORDS == _TURN_RECORDS - 1:
-                await asyncio.sleep(0)
+            for webhook_id in webhook_ids:
+                deliveries.append(named.delivery_to(webhook_id))
+                if len(deliveries) >= DELIVERIES_PER_PUBLISH:
+                    publishing.append(await self._publish(deliveries))
+                    deliveries = []
+            await turns.yield_if_long()
         if deliveries:
             publishing.append(await self._publish(deliveries))
         self._metrics.count_events("matched", matched)
@@ -273,7 +274,9 @@ class Matcher:
         """Publish the deliveries that a refreshed routing table yields."""
         await self._table.wait_until_refreshed()
         matched = 0
+        turns = LoopTurns()
         for named in unmatched:
+            await turns.yield_if_long()
             webhook_ids = self._table.match(
                 named.event_type, named.event.value, named.event.account_id
             )

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Final
 
 from app.domain.grant_index import EventBody, GrantIndex
 from app.domain.model import Webhook
 from app.domain.routing_changes import RoutingChanges
 from app.domain.rule_index import RuleIndex
+from app.live.loop_turns import LoopTurns
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -19,8 +20,6 @@ REFRESH_S: Final = 0.25
 
 _REFRESHED_S: Final = 2.0
 _WARNING_S: Final = 10.0
-_TURN_RULES: Final = 2_000
-"""Rules or grants added before other tasks get a turn, a few milliseconds."""
 
 
 class RoutingTable:
@@ -122,28 +121,29 @@ class RoutingTable:
         for webhook in changes.webhooks:
             self._webhooks[webhook.id] = webhook
         for webhook_id in changes.gone_webhooks:
+            # From here on it matches nothing; its rules may be many.
             self._webhooks.pop(webhook_id, None)
-            self._rules.remove_webhook(webhook_id)
-        self._remove_grants(changes.gone_grants)
-        for number, rule in enumerate(changes.rules):
+        turns = LoopTurns()
+        for account_id, name in changes.gone_grants:
+            self._grants.remove(account_id, name)
+            await turns.yield_if_long()
+        for rule in changes.rules:
             self._rules.put(rule)
-            if number % _TURN_RULES == _TURN_RULES - 1:
-                await asyncio.sleep(0)
-        self._remove(changes.gone_rules)
-        for number, grant in enumerate(changes.grants):
+            await turns.yield_if_long()
+        for webhook_id, name in self._gone_rules(changes):
+            self._rules.remove(webhook_id, name)
+            await turns.yield_if_long()
+        for grant in changes.grants:
             self._grants.put(grant)
-            if number % _TURN_RULES == _TURN_RULES - 1:
-                await asyncio.sleep(0)
+            await turns.yield_if_long()
         # Last: if this is cancelled earlier, all changes are applied again.
         self._revision = changes.revision
 
-    def _remove(self, rules: Iterable[tuple[str, str]]) -> None:
-        for webhook_id, name in rules:
-            self._rules.remove(webhook_id, name)
-
-    def _remove_grants(self, grants: Iterable[tuple[str, str]]) -> None:
-        for account_id, name in grants:
-            self._grants.remove(account_id, name)
+    def _gone_rules(self, changes: RoutingChanges) -> Iterator[tuple[str, str]]:
+        yield from changes.gone_rules
+        for webhook_id in changes.gone_webhooks:
+            for name in self._rules.names_of(webhook_id):
+                yield webhook_id, name
 
     def _clear(self) -> None:
         self._rules = RuleIndex()

@@ -44,7 +44,7 @@ async def register_webhook(
 
     Raises:
         InvalidRequest: the secret is not allowed.
-        AccountNotAllowed, RateLimited, UrlRefused, AccountNotFound, TooManyWebhooks.
+        AccountNotAllowed, RateLimited, UrlRefused, AccountNotFound, TooManyWebhooks, TooManyRules.
     """
     account_id = select_account(caller, registration.account_id) or caller.account.id
     services.guard.check_url(registration.url)

@@ -180,11 +180,13 @@ class NothingToRestore(Conflict):
 
 
 class TooManyRules(Conflict):
-    """The webhook has the maximum of rules, or of kinds of rules; `has` says which."""
+    """A webhook or an account has the maximum of rules, or of what they differ in.
 
-    def __init__(self, webhook_id: str, has: str) -> None:
-        super().__init__(f"webhook {webhook_id!r} has {has}; more are not allowed")
-        self.webhook_id = webhook_id
+    `owner` names it, such as "webhook 'wh_1'"; `has` says what it has.
+    """
+
+    def __init__(self, owner: str, has: str) -> None:
+        super().__init__(f"{owner} has {has}; more are not allowed")
 
 
 class TooManyGrants(Conflict):

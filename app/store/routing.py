@@ -27,15 +27,18 @@ def create_webhook(
 ) -> Webhook:
     """Create a PENDING webhook; with `event_types`, also a rule that matches them.
 
-    Locks the routing revision until the commit.
+    `at_most` is given for developers, to whose accounts limits apply. Locks the routing revision
+    until the commit.
 
     Raises:
         TooManyWebhooks: its account has `at_most` webhooks.
+        TooManyRules: see `rules.put_rule`; with `at_most`.
     """
     revision = count_up(connection)
     webhook = insert_webhook(connection, new, revision, at_most)
     if event_types:
-        store_rule(connection, Rule(webhook.id, DEFAULT_RULE, tuple(event_types)), revision)
+        rule = Rule(webhook.id, DEFAULT_RULE, tuple(event_types))
+        store_rule(connection, rule, revision, None if at_most is None else webhook.account_id)
     return webhook
 
 

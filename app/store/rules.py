@@ -5,15 +5,15 @@ routing revision (see `revisions`) and the rule's row until the commit.
 """
 
 import json
-from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, not_, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
-from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX, Rule
+from app.domain.rules import RULES_PER_WEBHOOK_MAX, Rule
 from app.store.errors import RuleNotFound, TooManyRules
 from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
 from app.store.revisions import count_up, purge_deleted
+from app.store.rule_kinds import check_account_limits, check_webhook_kinds, digest_of_kind
 from app.store.sql import exactly, now_ms
 from app.store.tables import rules
 from app.store.webhooks import get_webhook
@@ -24,16 +24,22 @@ def put_rule(
 ) -> tuple[Rule, bool]:
     """Create or replace the rule; return it, and whether it is new.
 
+    The limits of an account apply to developers only, that is with `of_account`.
+
     Raises:
-        TooManyRules: the webhook has the maximum of rules, or of kinds of rules.
+        TooManyRules: the webhook or the account has the maximum of rules, kinds, globs or paths.
     """
     revision = count_up(connection)
     get_webhook(connection, rule.webhook_id, of_account=of_account)
-    return rule, store_rule(connection, rule, revision)
+    return rule, store_rule(connection, rule, revision, of_account)
 
 
-def store_rule(connection: Connection, rule: Rule, revision: int) -> bool:
+def store_rule(
+    connection: Connection, rule: Rule, revision: int, limited_account: str | None
+) -> bool:
     """Store the rule of an existing webhook; return whether it is new.
+
+    With `limited_account`, the webhook's account, the limits of that account apply.
 
     Raises:
         TooManyRules: see `put_rule`.
@@ -43,7 +49,9 @@ def store_rule(connection: Connection, rule: Rule, revision: int) -> bool:
     if is_new:
         _check_count(connection, rule.webhook_id)
     kind = digest_of_kind(rule)
-    _check_kinds(connection, rule, kind)
+    check_webhook_kinds(connection, rule, kind)
+    if limited_account is not None:
+        check_account_limits(connection, rule, kind, limited_account)
     values = {"value": _to_value(rule), "kind": kind, "revision": revision, "deleted_ms": None}
     if row is None:
         key = {"webhook_id": rule.webhook_id, "name": rule.name}
@@ -63,22 +71,7 @@ def _find_row(connection: Connection, webhook_id: str, name: str) -> Row[Any] | 
 def _check_count(connection: Connection, webhook_id: str) -> None:
     query = select(func.count()).where(rules.c.webhook_id == webhook_id, rules.c.value.is_not(None))
     if connection.execute(query).scalar_one() >= RULES_PER_WEBHOOK_MAX:
-        raise TooManyRules(webhook_id, f"{RULES_PER_WEBHOOK_MAX} rules")
-
-
-def digest_of_kind(rule: Rule) -> str:
-    """The hash that is equal for rules of one kind only."""
-    return sha256(json.dumps(rule.kind).encode()).hexdigest()
-
-
-def _check_kinds(connection: Connection, rule: Rule, kind: str) -> None:
-    others = and_(rules.c.webhook_id == rule.webhook_id, not_(exactly(rules.c.name, rule.name)))
-    is_known = select(rules.c.name).where(others, rules.c.kind == kind).limit(1)
-    if connection.execute(is_known).first() is not None:
-        return
-    count = select(func.count(rules.c.kind.distinct())).where(others)
-    if connection.execute(count).scalar_one() >= KINDS_PER_WEBHOOK_MAX:
-        raise TooManyRules(rule.webhook_id, f"rules of {KINDS_PER_WEBHOOK_MAX} kinds")
+        raise TooManyRules(f"webhook {webhook_id!r}", f"{RULES_PER_WEBHOOK_MAX} rules")
 
 
 def _update(connection: Connection, webhook_id: str, name: str, values: dict[str, Any]) -> None:

@@ -21,7 +21,13 @@ from app.cli.keys import keys
 from app.config import Settings
 from app.domain.accounts import Scope as KeyScope
 from app.domain.grants import GRANT_KINDS_PER_ACCOUNT_MAX, GRANTS_PER_ACCOUNT_MAX
-from app.domain.rules import KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
+from app.domain.rules import (
+    GLOBS_PER_ACCOUNT_MAX,
+    KINDS_PER_ACCOUNT_MAX,
+    KINDS_PER_WEBHOOK_MAX,
+    PATH_SETS_PER_ACCOUNT_MAX,
+    RULES_PER_WEBHOOK_MAX,
+)
 from app.http import problems
 from app.http.bounded_http import CONNECTIONS_MAX, CONNECTIONS_REJECTED_MAX, HEAD_S
 from app.http.request_limits import BODY_S, DOCUMENT_BYTES_MAX, HEADERS_BYTES_MAX, URL_BYTES_MAX
@@ -193,6 +199,12 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert documented["[grants](#grants) of an account"] == f"{GRANTS_PER_ACCOUNT_MAX:,}"
     kinds = documented["[kinds of grants](#grants) of an account"]
     assert kinds == str(GRANT_KINDS_PER_ACCOUNT_MAX)
+    for what, most in (
+        ("kinds of rules", KINDS_PER_ACCOUNT_MAX),
+        ("different globs in the rules", GLOBS_PER_ACCOUNT_MAX),
+        ("different sets of paths in the rules", PATH_SETS_PER_ACCOUNT_MAX),
+    ):
+        assert documented[f"{what} of a developer's account"] == str(most)
 
 
 def test_the_example_of_an_audit_line_has_its_fields() -> None:

@@ -14,7 +14,14 @@ from app.domain.globs import glob_matches
 from app.domain.model import Validation, WebhookStatus
 from app.domain.options import EVENT_TYPES_MAX
 from app.domain.retry import GONE, PERMANENT
-from app.domain.rules import CONDITIONS_MAX, KINDS_PER_WEBHOOK_MAX, RULES_PER_WEBHOOK_MAX
+from app.domain.rules import (
+    CONDITIONS_MAX,
+    GLOBS_PER_ACCOUNT_MAX,
+    KINDS_PER_ACCOUNT_MAX,
+    KINDS_PER_WEBHOOK_MAX,
+    PATH_SETS_PER_ACCOUNT_MAX,
+    RULES_PER_WEBHOOK_MAX,
+)
 from app.domain.tallies import CELLS_MAX
 from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
 from app.live.tally_writer import FLUSH_S
@@ -105,6 +112,8 @@ def test_the_members_of_a_rule_are_documented_with_their_bounds() -> None:
     assert documented["eventTypes"].startswith(f"1 to {EVENT_TYPES_MAX} globs")
     assert documented["where"].startswith(f"up to {CONDITIONS_MAX} paths")
     assert f"up to {RULES_PER_WEBHOOK_MAX:,} rules, of {KINDS_PER_WEBHOOK_MAX} kinds" in PAGE
+    limits = f"{KINDS_PER_ACCOUNT_MAX} kinds, {GLOBS_PER_ACCOUNT_MAX} different globs and"
+    assert f"{limits}\n{PATH_SETS_PER_ACCOUNT_MAX} different sets of paths" in PAGE
 
 
 @pytest.mark.parametrize(

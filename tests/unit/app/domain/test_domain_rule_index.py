@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain import rule_index
 from app.domain.globs import glob_matches
 from app.domain.rule_index import RuleIndex
 from app.domain.rules import Rule, Scalar
+from tests.support.function_calls import calls_of
 
 
 def index_of(*rules: Rule) -> RuleIndex:
@@ -103,6 +105,91 @@ def test_removed_rules_leave_no_entries() -> None:
     index.remove_webhook("wh_a")
     assert (len(index), index.has_conditions) == (0, False)
     assert index.match("x", body(userId="42")) == []
+
+
+def test_a_known_event_type_is_not_compared_with_all_globs() -> None:
+    lists = [tuple(f"*{number}*{glob}?" for glob in range(50)) for number in range(20 * 20)]
+    index = index_of(
+        *(Rule(f"wh_{number % 20}", f"rule{number}", globs) for number, globs in enumerate(lists)),
+        Rule("wh_a", "one", ("follow.*",)),
+    )
+    assert index.match("follow.created", b"{}") == ["wh_a"]
+    assert calls_of(lambda: index.match("follow.created", b"{}")) < 50
+    # A rule with conditions changes nothing for other types.
+    index.put(Rule("wh_b", "one", lists[0], (("data.userId", "42"),)))
+    index.put(Rule("wh_b", "two", lists[0], (("data.userId", "43"),)))
+    index.match("follow.created", b"{}")
+    index.remove("wh_b", "two")
+    assert calls_of(lambda: index.match("follow.created", b"{}")) < 50
+
+
+def test_conditions_on_members_that_the_event_lacks_cost_nothing() -> None:
+    index = index_of(
+        *(
+            Rule("wh_a", f"rule{number}", ("*",), ((f"data.{number}.x", 1), ("data.u", number)))
+            for number in range(5_000)
+        ),
+        Rule("wh_b", "one", ("*",), (("data.userId", "42"),)),
+    )
+    assert index.match("x", body(userId="42", u=7)) == ["wh_b"]
+    assert calls_of(lambda: index.match("x", body(userId="42", u=7))) < 200
+
+
+def test_a_body_is_not_parsed_for_a_type_without_conditions() -> None:
+    index = index_of(
+        Rule("wh_a", "one", ("follow.*",)),
+        Rule("wh_b", "one", ("dm.*",), (("data.userId", "42"),)),
+    )
+    long = body(userId=["42"] * 1_000)
+    assert index.match("follow.created", long) == ["wh_a"]
+    assert index.match("dm.created", body(userId="42")) == ["wh_b"]
+    unparsed, parsed = (
+        calls_of(lambda: index.match(event_type, long))  # noqa: B023  called at once
+        for event_type in ("follow.created", "dm.created")
+    )
+    assert unparsed < parsed
+
+
+def test_rules_that_are_changed_apply_to_known_event_types() -> None:
+    index = index_of(Rule("wh_a", "one", ("a.*",)))
+    event = body(userId="42")
+    assert index.match("a.b", event) == ["wh_a"]
+    index.put(Rule("wh_b", "one", ("*.b",)))
+    assert index.match("a.b", event) == ["wh_a", "wh_b"]
+    index.put(Rule("wh_c", "one", ("a.*",), (("data.userId", "42"),)))
+    index.put(Rule("wh_aa", "one", ("a.*",), (("data.userId", "42"),)))
+    assert index.match("a.b", event) == ["wh_a", "wh_aa", "wh_b", "wh_c"]
+    index.put(Rule("wh_b", "one", ("b.*",)))
+    index.remove_webhook("wh_c")
+    assert index.match("a.b", event) == ["wh_a", "wh_aa"]
+    index.remove("wh_aa", "one")
+    index.remove("wh_a", "one")
+    assert index.match("a.b", event) == []
+
+
+def test_a_path_may_be_the_beginning_of_another() -> None:
+    index = index_of(
+        Rule("wh_a", "one", ("*",), (("data.user", "42"),)),
+        Rule("wh_b", "one", ("*",), (("data.user.id", "42"),)),
+        Rule("wh_c", "one", ("*",), (("data.user", "42"), ("data.user.id", "42"))),
+    )
+    assert index.match("x", body(user="42")) == ["wh_a"]
+    assert index.match("x", body(user={"id": "42"})) == ["wh_b"]
+    index.remove_webhook("wh_c")
+    index.remove_webhook("wh_b")
+    assert index.match("x", body(user="42")) == ["wh_a"]
+    assert index.match("x", body(user={"id": "42"})) == []
+
+
+def test_the_matches_of_old_event_types_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_index, "TYPES_KEPT", 10)
+    index = index_of(Rule("wh_a", "one", ("*",)))
+    for number in range(50):
+        assert index.match(f"type{number}", b"") == ["wh_a"]
+    assert len(index._types) == 10
+    monkeypatch.setattr(rule_index, "IDS_KEPT", 3)
+    index.match("new", b"")
+    assert len(index._types) == 3
 
 
 SCALARS = st.sampled_from([None, True, False, 0, 1, 1.0, "1", "", "a"])

@@ -3,7 +3,15 @@ import pytest
 from app.domain.model import NewWebhook, Webhook
 from app.domain.options import EVENT_TYPES_MAX
 from app.domain.rules import CONDITIONS_MAX, Rule
-from app.store import InvalidCursor, RuleNotFound, Store, TooManyRules, WebhookNotFound, rules
+from app.store import (
+    InvalidCursor,
+    RuleNotFound,
+    Store,
+    TooManyRules,
+    WebhookNotFound,
+    rule_kinds,
+    rules,
+)
 from app.webhooks.signing import new_secret
 
 
@@ -127,7 +135,7 @@ def test_the_rules_of_a_webhook_are_limited(
 def test_the_kinds_of_rules_of_a_webhook_are_limited(
     store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "KINDS_PER_WEBHOOK_MAX", 2)
+    monkeypatch.setattr(rule_kinds, "KINDS_PER_WEBHOOK_MAX", 2)
 
     def put(name: str, globs: tuple[str, ...], *paths: str, value: str = "x") -> bool:
         where = tuple((path, value) for path in paths)
@@ -146,3 +154,63 @@ def test_the_kinds_of_rules_of_a_webhook_are_limited(
     assert put("d", ("d.*",))
     other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
     assert store.put_rule(rule_of(other))[1]
+
+
+def test_developers_may_use_a_number_of_kinds_in_all_webhooks_of_their_account(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_kinds, "KINDS_PER_ACCOUNT_MAX", 2)
+    account = webhook.account_id
+    second = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+
+    def put(owner: Webhook, name: str, glob: str, *, limited: str | None = account) -> bool:
+        return store.put_rule(rule_of(owner, name, glob), of_account=limited)[1]
+
+    put(webhook, "a", "a.*")
+    put(second, "a", "b.*")
+    assert put(second, "b", "a.*")
+    for owner, name in ((webhook, "c"), (second, "c"), (second, "b")):
+        with pytest.raises(TooManyRules, match="has rules of 2 kinds; more are"):
+            put(owner, name, "c.*")
+    # The only rule of its kind makes room for its replacement; operators have no such limit.
+    assert not put(second, "a", "c.*")
+    assert put(webhook, "d", "d.*", limited=None)
+    store.delete_webhook(second.id)
+    store.delete_rule(webhook.id, "d")
+    assert put(webhook, "d", "d.*")
+
+
+def test_developers_may_use_a_number_of_globs_and_sets_of_paths(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_kinds, "GLOBS_PER_ACCOUNT_MAX", 3)
+    monkeypatch.setattr(rule_kinds, "PATH_SETS_PER_ACCOUNT_MAX", 1)
+    account = webhook.account_id
+
+    def put(name: str, globs: tuple[str, ...], *paths: str) -> bool:
+        where = tuple((path, name) for path in paths)
+        rule = Rule(webhook.id, name, globs, where)
+        return store.put_rule(rule, of_account=account)[1]
+
+    put("a", ("a", "b"), "data.x", "data.y")
+    put("b", ("b", "c"))
+    assert put("c", ("a", "c"), "data.y", "data.x")
+    with pytest.raises(TooManyRules, match="3 different globs, of at most 3; more are not"):
+        put("d", ("a", "d"))
+    with pytest.raises(TooManyRules, match="rules with 1 sets of paths"):
+        put("d", ("a",), "data.x")
+    new = NewWebhook("https://example.com/", "", new_secret())
+    with pytest.raises(TooManyRules):
+        store.create_webhook(new, at_most=20, event_types=["d"])
+    assert store.create_webhook(new, event_types=["d"])
+    assert len(store.webhooks().items) == 2
+
+
+def test_the_limits_of_an_account_do_not_count_other_accounts(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_kinds, "KINDS_PER_ACCOUNT_MAX", 1)
+    store.put_rule(rule_of(webhook, "a", "a.*"), of_account=webhook.account_id)
+    new = NewWebhook("https://example.com/", "", new_secret(), "acc_other")
+    other = store.create_webhook(new)
+    assert store.put_rule(rule_of(other, "b", "b.*"), of_account="acc_other")[1]

@@ -1,0 +1,28 @@
+"""The rules that cost most within the limits of an account."""
+
+import json
+
+from app.domain.rules import (
+    GLOBS_PER_ACCOUNT_MAX,
+    KINDS_PER_ACCOUNT_MAX,
+    KINDS_PER_WEBHOOK_MAX,
+    PATH_SETS_PER_ACCOUNT_MAX,
+)
+from benchmarks.rule_matching import Event, index_of, worst_rules
+
+DATA = {name: number for number, name in enumerate("abcdefgh")}
+EVENT = Event("order.created", json.dumps({"data": DATA}).encode())
+
+
+def test_the_worst_rules_use_up_the_limits_of_an_account() -> None:
+    rules = list(worst_rules(EVENT))
+    assert len({rule.kind for rule in rules}) == KINDS_PER_ACCOUNT_MAX
+    assert len({glob for rule in rules for glob in rule.event_types}) == GLOBS_PER_ACCOUNT_MAX
+    assert len({rule.kind[1] for rule in rules}) == PATH_SETS_PER_ACCOUNT_MAX
+    for webhook_id in {rule.webhook_id for rule in rules}:
+        kinds = {rule.kind for rule in rules if rule.webhook_id == webhook_id}
+        assert len(kinds) == KINDS_PER_WEBHOOK_MAX
+
+
+def test_the_worst_rules_match_nothing() -> None:
+    assert index_of(worst_rules(EVENT)).match(*EVENT) == []
