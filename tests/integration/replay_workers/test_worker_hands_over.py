@@ -68,7 +68,11 @@ def test_a_worker_that_waits_for_a_retry_stops_at_once(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_worker_whose_replay_was_taken_over_sends_nothing_more(bench: Bench) -> None:
+def test_a_worker_whose_replay_was_taken_over_sends_nothing_more(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
     async def scenario() -> None:
         # Heartbeats are no faster than the lease, so another worker gets its turn.
         bench.change(lease_s=1.0, heartbeat_s=3.0, checkpoint_interval_s=3_600.0)
@@ -83,7 +87,7 @@ def test_a_worker_whose_replay_was_taken_over_sends_nothing_more(bench: Bench) -
                 "it was taken over",
             )
             count = len(bench.received)
-            await asyncio.sleep(1.5)
+            await until_async(lambda: "lost" in caplog.messages, "the worker ended the job")
             # What had left before the lease ended may still arrive.
             assert len(bench.received) <= count + bench.settings.max_in_flight
             stopping.set()
