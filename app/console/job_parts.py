@@ -120,9 +120,9 @@ def timeline_part(
 ) -> Markup:
     """Return the timeline, latest first. Of more than `at_most` entries, it keeps the first."""
     entries = [timeline_entry(move) for move in reversed(moves)]
-    is_cut = at_most is not None and len(entries) > at_most + 1
-    latest = entries[:at_most] if is_cut else entries
-    first = entries[-1:] if is_cut else []
+    is_abridged = at_most is not None and len(entries) > at_most + 1
+    latest = entries[:at_most] if is_abridged else entries
+    first = entries[-1:] if is_abridged else []
     hidden = len(entries) - len(latest) - len(first)
     return _macro(environment, "timeline")(latest, hidden, first)
 

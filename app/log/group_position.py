@@ -51,10 +51,10 @@ def fetch_positions(
     return _joined(stored, lows, highs)
 
 
-def _raise_errors(places: Sequence[TopicPartition]) -> None:
-    for place in places:
-        if place.error is not None:
-            raise KafkaException(place.error)
+def _raise_errors(topic_partitions: Sequence[TopicPartition]) -> None:
+    for tp in topic_partitions:
+        if tp.error is not None:
+            raise KafkaException(tp.error)
 
 
 def _joined(
@@ -62,13 +62,13 @@ def _joined(
     lows: Sequence[TopicPartition],
     highs: Sequence[TopicPartition],
 ) -> dict[int, GroupPosition]:
-    low = {place.partition: place.offset for place in lows}
-    high = {place.partition: place.offset for place in highs}
+    low = {tp.partition: tp.offset for tp in lows}
+    high = {tp.partition: tp.offset for tp in highs}
     positions: dict[int, GroupPosition] = {}
-    for place in stored:
-        bounds = Bounds(low[place.partition], high[place.partition])
+    for tp in stored:
+        bounds = Bounds(low[tp.partition], high[tp.partition])
         # An offset above the end is of a recreated topic, or of a truncated log.
-        is_in_log = 0 <= place.offset <= bounds.high
-        committed = Committed(place.offset, place.metadata or "") if is_in_log else None
-        positions[place.partition] = GroupPosition(committed, bounds)
+        is_in_log = 0 <= tp.offset <= bounds.high
+        committed = Committed(tp.offset, tp.metadata or "") if is_in_log else None
+        positions[tp.partition] = GroupPosition(committed, bounds)
     return positions

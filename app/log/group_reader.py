@@ -162,7 +162,7 @@ class GroupReader:
             commits, self._commits = self._commits, {}
         if commits:
             with suppress(KafkaException):  # a rebalance is in progress
-                consumer.commit(offsets=self._places(commits), asynchronous=True)
+                consumer.commit(offsets=self._partition_offsets(commits), asynchronous=True)
 
     def _apply_holds(self, consumer: Consumer) -> None:
         held = set(self._held)
@@ -200,9 +200,9 @@ class GroupReader:
         self._handed.release()
         self._stage.process_events(events)
 
-    def _on_assign(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        if places:
-            partitions = [place.partition for place in places]
+    def _on_assign(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        if topic_partitions:
+            partitions = [tp.partition for tp in topic_partitions]
             positions = self._positions(consumer, partitions)
             starts = self._begin(positions)
             begin_at = [TopicPartition(self.topic, each, start) for each, start in starts.items()]
@@ -220,28 +220,28 @@ class GroupReader:
             _log.info("partitions-assigned", extra={"group": self.group, "partitions": partitions})
         self._loop.call_soon_threadsafe(self.joined.set)
 
-    def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        partitions = [place.partition for place in places]
+    def _on_revoke(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        partitions = [tp.partition for tp in topic_partitions]
         if partitions:
             commits = self._on_loop(lambda: self._stage.release_partitions(partitions))
             self._forget(partitions)
             self._commit_now(consumer, commits)
             _log.info("partitions-revoked", extra={"group": self.group, "partitions": partitions})
-        consumer.incremental_unassign(places)
+        consumer.incremental_unassign(topic_partitions)
 
-    def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        partitions = [place.partition for place in places]
+    def _on_lost(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        partitions = [tp.partition for tp in topic_partitions]
         self._loop.call_soon_threadsafe(self._stage.drop_partitions, partitions)
         self._forget(partitions)
         _log.warning("partitions-lost", extra={"group": self.group, "partitions": partitions})
-        consumer.incremental_unassign(places)
+        consumer.incremental_unassign(topic_partitions)
 
     def _commit_now(self, consumer: Consumer, commits: Mapping[int, Committed]) -> None:
         """Commit synchronously: the start of a new group, or the end of revoked partitions."""
         if not commits:
             return
         try:
-            consumer.commit(offsets=self._places(commits), asynchronous=False)
+            consumer.commit(offsets=self._partition_offsets(commits), asynchronous=False)
         except KafkaException as refusal:
             # The next owner starts at the previous commit.
             _log.warning("commit-failed", extra=self._details(refusal))
@@ -276,7 +276,7 @@ class GroupReader:
                 if self._stopping.wait(_RETRY_S):
                     raise
 
-    def _places(self, commits: Mapping[int, Committed]) -> list[TopicPartition]:
+    def _partition_offsets(self, commits: Mapping[int, Committed]) -> list[TopicPartition]:
         return [
             TopicPartition(self.topic, partition, commit.position, commit.note)
             for partition, commit in commits.items()
@@ -297,10 +297,10 @@ class GroupReader:
             return
         self._next_lag_s = now_s + _LAG_S
         assignment = consumer.assignment()
-        for place in consumer.position(assignment) if assignment else ():
-            _, high = consumer.get_watermark_offsets(place, cached=True)
-            if high >= 0 and place.offset >= 0:
-                self.lags[place.partition] = max(0, high - place.offset)
+        for tp in consumer.position(assignment) if assignment else ():
+            _, high = consumer.get_watermark_offsets(tp, cached=True)
+            if high >= 0 and tp.offset >= 0:
+                self.lags[tp.partition] = max(0, high - tp.offset)
 
     def _log_error(self, error: KafkaError) -> None:
         """Log that the log is unavailable; the client retries by itself."""

@@ -77,7 +77,7 @@ class CheckedUrl:
 class _Block:
     network: Network
     kind: str
-    is_ours: bool = False
+    is_private: bool = False
     """Whether `allow_private` allows it."""
 
     v4_shift: int | None = None
@@ -85,9 +85,9 @@ class _Block:
 
 
 def _block(
-    network: str, kind: str, *, is_ours: bool = False, v4_shift: int | None = None
+    network: str, kind: str, *, is_private: bool = False, v4_shift: int | None = None
 ) -> _Block:
-    return _Block(ip_network(network), kind, is_ours, v4_shift)
+    return _Block(ip_network(network), kind, is_private, v4_shift)
 
 
 # These addresses return credentials to any process in the cloud, without authentication.
@@ -113,17 +113,17 @@ _METADATA: Final = frozenset(
 # Longer prefixes precede those that contain them: the first match decides the kind.
 _BLOCKS_V4: Final = (
     _block("0.0.0.0/8", "unspecified"),
-    _block("10.0.0.0/8", "private", is_ours=True),
-    _block("100.64.0.0/10", "shared by a carrier's customers", is_ours=True),
-    _block("127.0.0.0/8", "loopback", is_ours=True),
+    _block("10.0.0.0/8", "private", is_private=True),
+    _block("100.64.0.0/10", "shared by a carrier's customers", is_private=True),
+    _block("127.0.0.0/8", "loopback", is_private=True),
     _block("169.254.0.0/16", "link-local"),
-    _block("172.16.0.0/12", "private", is_ours=True),
+    _block("172.16.0.0/12", "private", is_private=True),
     _block("192.0.0.0/24", "reserved for protocols"),
     _block("192.0.2.0/24", "documentation"),
     _block("192.31.196.0/24", "reserved for AS112"),
     _block("192.52.193.0/24", "reserved for AMT"),
     _block("192.88.99.0/24", "6to4 relay"),
-    _block("192.168.0.0/16", "private", is_ours=True),
+    _block("192.168.0.0/16", "private", is_private=True),
     _block("192.175.48.0/24", "reserved for AS112"),
     _block("198.18.0.0/15", "benchmark"),
     _block("198.51.100.0/24", "documentation"),
@@ -134,7 +134,7 @@ _BLOCKS_V4: Final = (
 )
 _BLOCKS_V6: Final = (
     _block("::/128", "unspecified"),
-    _block("::1/128", "loopback", is_ours=True),
+    _block("::1/128", "loopback", is_private=True),
     # These embed an IPv4 address, and would bypass the table above.
     _block("::ffff:0:0/96", "IPv4-mapped", v4_shift=0),
     _block("::ffff:0:0:0/96", "IPv4-translated", v4_shift=0),
@@ -148,7 +148,7 @@ _BLOCKS_V6: Final = (
     _block("2001:db8::/32", "documentation"),
     _block("2620:4f:8000::/48", "reserved for AS112"),
     _block("3fff::/20", "documentation"),
-    _block("fc00::/7", "unique local", is_ours=True),
+    _block("fc00::/7", "unique local", is_private=True),
     _block("fe80::/10", "link-local"),
     _block("fec0::/10", "site-local"),
     _block("ff00::/8", "multicast"),
@@ -204,7 +204,7 @@ class Guard:
         if address in _METADATA:
             return None if ip_network(address) in self.networks else "cloud metadata"
         block = _block_of(address)
-        if block is None or (block.is_ours and self.allow_private):
+        if block is None or (block.is_private and self.allow_private):
             return None
         if not self._is_listed(address):
             return block.kind

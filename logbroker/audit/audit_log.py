@@ -53,7 +53,7 @@ class ReadRange(NamedTuple):
 
     start: int
     end: int
-    is_cut: bool
+    begins_after_deletion: bool
 
 
 class AuditLog:
@@ -96,9 +96,9 @@ class AuditLog:
         return sum(max(0, each.end - each.start) for each in self._ranges.values())
 
     @property
-    def is_cut(self) -> bool:
+    def begins_after_deletion(self) -> bool:
         """Whether records of that time or later may have been deleted."""
-        return any(each.is_cut for each in self._ranges.values())
+        return any(each.begins_after_deletion for each in self._ranges.values())
 
     def entries(self, clock: Callable[[], float] = time.monotonic) -> Iterator[AuditEntry]:
         """Yield every record, in the order of each partition.
@@ -156,7 +156,7 @@ class AuditLog:
         first, end = ends
         # Negative: no record is as young.
         start = found.offset if found.offset >= 0 else end
-        return ReadRange(start, end, is_cut=0 < first == start)
+        return ReadRange(start, end, begins_after_deletion=0 < first == start)
 
 
 def consumer_settings(servers: str, properties: Mapping[str, Any]) -> dict[str, Any]:

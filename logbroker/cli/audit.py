@@ -222,7 +222,7 @@ def _compare(
         *reader.warnings(),
         *comparison_warnings(totals(rows), comparison.tiers, tiers, scope),
     ]
-    if log.is_cut:
+    if log.begins_after_deletion:
         warnings.append("older records of the topic are deleted, and not compared")
     return _Result(scope, deadline, rows, dict(reader.counts), warnings)
 
@@ -247,8 +247,8 @@ def _echo_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
 
 def _row_cells(row: Row) -> list[object]:
     counts = [getattr(row, name) for name in COUNTS]
-    place = [row.topic, format_time(row.window_ms), _printable(row.producer), _tier(row.tier)]
-    return [*place, *counts, row.status]
+    labels = [row.topic, format_time(row.window_ms), _printable(row.producer), _tier(row.tier)]
+    return [*labels, *counts, row.status]
 
 
 def _total_cells(total: Total) -> list[object]:

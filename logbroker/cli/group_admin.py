@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import TopicPartition as ClientPlace
+from confluent_kafka import TopicPartition as PartitionOffset
 
 from logbroker.cli.admin_command import (
     REQUEST_TIMEOUT_S,
@@ -18,7 +18,7 @@ from logbroker.client.admin import (
     DEAD,
     GROUP_STATES,
     GroupDescription,
-    Place,
+    TopicAndPartition,
     committed_offsets,
     describe_group_answer,
     leaders_of,
@@ -46,7 +46,7 @@ class GroupAdmin:
         self._client = admin_client(bootstrap_servers)
         self.positions = LogPositions(self._client)
 
-    def leaders(self) -> dict[Place, int | None]:
+    def leaders(self) -> dict[TopicAndPartition, int | None]:
         """Return every partition with its leader."""
         return leaders_of(self._client.list_topics(timeout=REQUEST_TIMEOUT_S))
 
@@ -67,7 +67,7 @@ class GroupAdmin:
             )[group].result()
         return describe_group_answer(found)
 
-    def committed(self, group: str) -> dict[Place, int]:
+    def committed(self, group: str) -> dict[TopicAndPartition, int]:
         """Return the committed offset of each partition that has one."""
         asked = ConsumerGroupTopicPartitions(group)
         with _coordinator_of(group):
@@ -78,10 +78,10 @@ class GroupAdmin:
                 _without_errors(futures[group].result().topic_partitions)
             ).offsets
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         """Set offsets of a group without members."""
-        places = [ClientPlace(*place, offset) for place, offset in offsets.items()]
-        asked = ConsumerGroupTopicPartitions(group, places)
+        topic_partitions = [PartitionOffset(*tp, offset) for tp, offset in offsets.items()]
+        asked = ConsumerGroupTopicPartitions(group, topic_partitions)
         with _coordinator_of(group):
             futures = self._client.alter_consumer_group_offsets(
                 [asked], request_timeout=REQUEST_TIMEOUT_S
@@ -109,8 +109,8 @@ def _coordinator_of(group: str) -> Iterator[None]:
         ) from exception
 
 
-def _without_errors(places: Sequence[ClientPlace]) -> Sequence[ClientPlace]:
-    for place in places:
-        if place.error is not None:
-            raise KafkaException(place.error)
-    return places
+def _without_errors(topic_partitions: Sequence[PartitionOffset]) -> Sequence[PartitionOffset]:
+    for tp in topic_partitions:
+        if tp.error is not None:
+            raise KafkaException(tp.error)
+    return topic_partitions

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from logbroker.cli.group_admin import GroupAdmin
-from logbroker.client.admin import DEAD, LATEST, GroupMember, LogPosition, Place, consumer_lag
+from logbroker.client.admin import (
+    DEAD,
+    LATEST,
+    GroupMember,
+    LogPosition,
+    TopicAndPartition,
+    consumer_lag,
+)
 from logbroker.groups.stored import PaperConsumer, PaperGroup
 
 
@@ -54,7 +61,7 @@ _NO_READER: Final = _Reader()
 
 
 def describe_group(
-    admin: GroupAdmin, name: str, led: AbstractSet[Place], paper: PaperGroup | None
+    admin: GroupAdmin, name: str, led: AbstractSet[TopicAndPartition], paper: PaperGroup | None
 ) -> GroupReport | None:
     """Return the description of one group; None if it is unknown.
 
@@ -62,20 +69,20 @@ def describe_group(
     commit to ZooKeeper: an offset there overrides the coordinator's.
     """
     description = admin.describe(name)
-    committed: Mapping[Place, int] = admin.committed(name)
+    committed: Mapping[TopicAndPartition, int] = admin.committed(name)
     readers = {
-        place: _Reader(member.member_id, member.host, member.client_id)
+        tp: _Reader(member.member_id, member.host, member.client_id)
         for member in description.members
-        for place in member.partitions
+        for tp in member.partitions
     }
     if paper is not None:
-        readers |= {place: _Reader(owner) for place, owner in paper.owners.items()}
+        readers |= {tp: _Reader(owner) for tp, owner in paper.owners.items()}
         committed = {**committed, **paper.offsets}
-    places = committed.keys() | readers.keys()
+    topic_partitions = committed.keys() | readers.keys()
     consumers = None if paper is None else paper.consumers
-    if description.state == DEAD and not places and not consumers:
+    if description.state == DEAD and not topic_partitions and not consumers:
         return None
-    (ends,) = admin.positions.find(places & led, [LATEST])
+    (ends,) = admin.positions.find(topic_partitions & led, [LATEST])
     return GroupReport(
         group=name,
         state=description.state,
@@ -84,16 +91,16 @@ def describe_group(
         members=description.members,
         consumers=consumers,
         partitions=[
-            _partition(place, committed.get(place), ends.get(place), readers.get(place, _NO_READER))
-            for place in sorted(places)
+            _partition(tp, committed.get(tp), ends.get(tp), readers.get(tp, _NO_READER))
+            for tp in sorted(topic_partitions)
         ],
     )
 
 
 def _partition(
-    place: Place, committed: int | None, end_position: LogPosition | None, reader: _Reader
+    tp: TopicAndPartition, committed: int | None, end_position: LogPosition | None, reader: _Reader
 ) -> GroupPartition:
-    topic, partition = place
+    topic, partition = tp
     end = None if end_position is None else end_position.offset
     return GroupPartition(
         topic=topic,

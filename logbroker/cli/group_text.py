@@ -6,7 +6,7 @@ from typing import Final
 from logbroker.cli.formats import UNKNOWN, table_lines
 from logbroker.cli.group_report import GroupPartition, GroupReport
 from logbroker.cli.offset_reset import PlannedOffset
-from logbroker.client.admin import GroupMember, Place
+from logbroker.client.admin import GroupMember, TopicAndPartition
 from logbroker.groups.stored import PaperConsumer
 
 _PARTITION_HEADINGS: Final = (
@@ -77,14 +77,14 @@ def _member(member: GroupMember) -> Sequence[object]:
         member.instance_id,
         member.host,
         member.client_id,
-        _places(member.partitions),
+        _format_partitions(member.partitions),
     )
 
 
-def _places(places: Sequence[Place]) -> str | None:
+def _format_partitions(topic_partitions: Sequence[TopicAndPartition]) -> str | None:
     """Format partitions as `topic:0,1 other:2`, as `--topic` expects them."""
     numbers: dict[str, list[str]] = {}
-    for topic, partition in places:
+    for topic, partition in topic_partitions:
         numbers.setdefault(topic, []).append(str(partition))
     return " ".join(f"{topic}:{','.join(each)}" for topic, each in numbers.items()) or None
 

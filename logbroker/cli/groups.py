@@ -200,7 +200,7 @@ def _paper_groups(zookeeper: str | None) -> Mapping[str, PaperGroup] | None:
 def _reports(
     admin: GroupAdmin, names: Iterable[str], paper: Mapping[str, PaperGroup] | None
 ) -> list[GroupReport]:
-    led = {place for place, leader in admin.leaders().items() if leader is not None}
+    led = {tp for tp, leader in admin.leaders().items() if leader is not None}
     reports = []
     for name in names:
         known = None if paper is None else paper.get(name, PaperGroup([], {}, {}))

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (
 )
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, UNREACHABLE
-from logbroker.client.admin import LogPosition, Place, log_position
+from logbroker.client.admin import LogPosition, TopicAndPartition, log_position
 
 _NO_LEADER: Final = frozenset(
     {
@@ -35,8 +35,8 @@ class LogPositions:
         self._client = client
 
     def find(
-        self, places: Iterable[Place], specs: Sequence[OffsetSpec]
-    ) -> list[dict[Place, LogPosition | None]]:
+        self, topic_partitions: Iterable[TopicAndPartition], specs: Sequence[OffsetSpec]
+    ) -> list[dict[TopicAndPartition, LogPosition | None]]:
         """Return the result of each spec for each partition; None if no such record exists.
 
         All lookups are sent at once. Partitions whose leader did not answer are missing.
@@ -44,7 +44,7 @@ class LogPositions:
         Raises:
             KafkaException: a broker returns an error.
         """
-        asked = [TopicPartition(*place) for place in places]
+        asked = [TopicPartition(*tp) for tp in topic_partitions]
         if not asked:
             return [{} for _ in specs]
         futures = [
@@ -56,8 +56,8 @@ class LogPositions:
 
 def _positions(
     futures: "Mapping[TopicPartition, Future[ListOffsetsResultInfo]]",
-) -> dict[Place, LogPosition | None]:
-    positions: dict[Place, LogPosition | None] = {}
+) -> dict[TopicAndPartition, LogPosition | None]:
+    positions: dict[TopicAndPartition, LogPosition | None] = {}
     for asked, future in futures.items():
         answer = _answer(future)
         position = None if answer is None else log_position(answer)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from logbroker.cli.admin_command import CommandRefused
 from logbroker.cli.group_admin import MEMBERLESS, GroupAdmin
 from logbroker.cli.log_positions import LogPositions
-from logbroker.client.admin import EARLIEST, LATEST, GroupDescription, Place, since
+from logbroker.client.admin import EARLIEST, LATEST, GroupDescription, TopicAndPartition, since
 
 
 class SelectedPartitions(NamedTuple):
@@ -65,12 +65,12 @@ def plan_reset(
     leaders = admin.leaders()
     _check_memberless(admin.describe(group))
     committed = admin.committed(group)
-    places = _places(leaders, choices) if choices else sorted(committed)
-    if not places:
+    topic_partitions = _selected_partitions(leaders, choices) if choices else sorted(committed)
+    if not topic_partitions:
         raise CommandRefused(f"group {group!r} has no committed offsets; choose topics by name")
-    _check_led(leaders, places)
-    targets = _offsets(admin.positions, places, target)
-    return [PlannedOffset(*place, committed.get(place), targets[place]) for place in places]
+    _check_led(leaders, topic_partitions)
+    targets = _offsets(admin.positions, topic_partitions, target)
+    return [PlannedOffset(*tp, committed.get(tp), targets[tp]) for tp in topic_partitions]
 
 
 def _check_memberless(group: GroupDescription) -> None:
@@ -81,22 +81,24 @@ def _check_memberless(group: GroupDescription) -> None:
         )
 
 
-def _places(
-    leaders: Mapping[Place, int | None], choices: Iterable[SelectedPartitions]
-) -> list[Place]:
+def _selected_partitions(
+    leaders: Mapping[TopicAndPartition, int | None], choices: Iterable[SelectedPartitions]
+) -> list[TopicAndPartition]:
     numbers: dict[str, list[int]] = {}
     for topic, partition in leaders:
         numbers.setdefault(topic, []).append(partition)
-    places = set()
+    topic_partitions = set()
     for topic, partitions in choices:
         if topic not in numbers:
             raise CommandRefused(f"unknown topic {topic!r}")
-        places |= {(topic, partition) for partition in partitions or numbers[topic]}
-    return sorted(places)
+        topic_partitions |= {(topic, partition) for partition in partitions or numbers[topic]}
+    return sorted(topic_partitions)
 
 
-def _check_led(leaders: Mapping[Place, int | None], places: Iterable[Place]) -> None:
-    for topic, partition in places:
+def _check_led(
+    leaders: Mapping[TopicAndPartition, int | None], topic_partitions: Iterable[TopicAndPartition]
+) -> None:
+    for topic, partition in topic_partitions:
         if (topic, partition) not in leaders:
             raise CommandRefused(f"unknown partition {partition} of topic {topic!r}")
         if leaders[topic, partition] is None:
@@ -106,22 +108,22 @@ def _check_led(leaders: Mapping[Place, int | None], places: Iterable[Place]) -> 
 
 
 def _offsets(
-    positions: LogPositions, places: Sequence[Place], target: Target
-) -> Mapping[Place, int]:
+    positions: LogPositions, topic_partitions: Sequence[TopicAndPartition], target: Target
+) -> Mapping[TopicAndPartition, int]:
     spec = since(target.timestamp_ms) if isinstance(target, ToTime) else LATEST
-    earliest, latest, found = positions.find(places, (EARLIEST, LATEST, spec))
+    earliest, latest, found = positions.find(topic_partitions, (EARLIEST, LATEST, spec))
     offsets = {}
-    for place in places:
-        start, end = earliest.get(place), latest.get(place)
-        if start is None or end is None or place not in found:
-            raise CommandRefused(f"the leader of partition {place[1]} of {place[0]!r} failed")
+    for tp in topic_partitions:
+        start, end = earliest.get(tp), latest.get(tp)
+        if start is None or end is None or tp not in found:
+            raise CommandRefused(f"the leader of partition {tp[1]} of {tp[0]!r} failed")
         match target:
             case ToEarliest():
-                offsets[place] = start.offset
+                offsets[tp] = start.offset
             case ToLatest():
-                offsets[place] = end.offset
+                offsets[tp] = end.offset
             case ToTime():
-                offsets[place] = (found[place] or end).offset
+                offsets[tp] = (found[tp] or end).offset
             case ToOffset(offset):
-                offsets[place] = min(max(offset, start.offset), end.offset)
+                offsets[tp] = min(max(offset, start.offset), end.offset)
     return offsets

@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
 from logbroker.cli.formats import format_time
 from logbroker.cli.log_positions import LogPositions
-from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, Place, since
+from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, TopicAndPartition, since
 
 if TYPE_CHECKING:
     from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
@@ -54,11 +54,11 @@ class TopicState:
 class _Logs:
     """Positions and sizes of logs, as reported by their leaders."""
 
-    sizes: Mapping[Place, int]
-    earliest: Mapping[Place, LogPosition | None]
-    latest: Mapping[Place, LogPosition | None]
-    first: Mapping[Place, LogPosition | None]
-    newest: Mapping[Place, LogPosition | None]
+    sizes: Mapping[TopicAndPartition, int]
+    earliest: Mapping[TopicAndPartition, LogPosition | None]
+    latest: Mapping[TopicAndPartition, LogPosition | None]
+    first: Mapping[TopicAndPartition, LogPosition | None]
+    newest: Mapping[TopicAndPartition, LogPosition | None]
 
 
 class TopicAdmin:
@@ -105,12 +105,12 @@ class TopicAdmin:
         ]
 
     def _logs(self, topics: "Sequence[TopicFacts]", client: "TopicFactsClient") -> _Logs:
-        led_by: dict[int, set[Place]] = {}
+        led_by: dict[int, set[TopicAndPartition]] = {}
         for topic in topics:
             for number, leader, _ in topic.partitions:
                 if leader is not None:
                     led_by.setdefault(leader, set()).add((topic.name, number))
-        led = [place for places in led_by.values() for place in places]
+        led = [tp for topic_partitions in led_by.values() for tp in topic_partitions]
         positions = LogPositions(self._client).find(led, (EARLIEST, LATEST, since(0), NEWEST))
         return _Logs(client.sizes(led_by), *positions)
 

@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, RetriableError
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S
-from logbroker.client.admin import Place
+from logbroker.client.admin import TopicAndPartition
 
 T = TypeVar("T")
 
@@ -78,7 +78,9 @@ class TopicFactsClient:
             for topic, settings in answers.get("topic", {}).items()
         }
 
-    def sizes(self, places_by_broker: Mapping[int, Iterable[Place]]) -> dict[Place, int]:
+    def sizes(
+        self, partitions_by_broker: Mapping[int, Iterable[TopicAndPartition]]
+    ) -> dict[TopicAndPartition, int]:
         """Return the bytes of each log on the disk of the broker.
 
         Logs are missing if their broker does not answer or does not report them.
@@ -86,9 +88,9 @@ class TopicFactsClient:
         Source: KIP-113, DescribeLogDirs.
         """
         return {
-            place: size
-            for broker, places in places_by_broker.items()
-            for place, size in self._sizes_on(broker, places).items()
+            tp: size
+            for broker, topic_partitions in partitions_by_broker.items()
+            for tp, size in self._sizes_on(broker, topic_partitions).items()
         }
 
     def _connect(self) -> KafkaAdminClient:
@@ -98,9 +100,11 @@ class TopicFactsClient:
             request_timeout_ms=_TIMEOUT_MS,
         )
 
-    def _sizes_on(self, broker: int, places: Iterable[Place]) -> dict[Place, int]:
+    def _sizes_on(
+        self, broker: int, topic_partitions: Iterable[TopicAndPartition]
+    ) -> dict[TopicAndPartition, int]:
         asked: dict[str, list[int]] = {}
-        for topic, partition in places:
+        for topic, partition in topic_partitions:
             asked.setdefault(topic, []).append(partition)
         try:
             (answer,) = self._client.describe_log_dirs(asked, brokers=[broker])
@@ -153,7 +157,7 @@ def _partition(answer: Mapping[str, Any]) -> PartitionFacts:
     )
 
 
-def _sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[Place, int]:
+def _sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[TopicAndPartition, int]:
     return {
         (topic["name"], partition["partition_index"]): partition["partition_size"]
         for log_dir in log_dirs

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 """A topic and the number of one of its partitions."""
 
 EARLIEST: Final = OffsetSpec.earliest()
@@ -67,7 +67,7 @@ def log_position(info: ListOffsetsResultInfo) -> LogPosition | None:
     return LogPosition(info.offset, info.timestamp) if info.offset >= _NO_RECORD else None
 
 
-def leaders_of(metadata: ClusterMetadata) -> dict[Place, int | None]:
+def leaders_of(metadata: ClusterMetadata) -> dict[TopicAndPartition, int | None]:
     """Return every partition with the id of its leader."""
     return {
         (name, number): partition.leader if partition.leader >= 0 else None
@@ -84,7 +84,7 @@ class GroupMember:
     instance_id: str | None
     client_id: str
     host: str
-    partitions: list[Place]
+    partitions: list[TopicAndPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class GroupDescription:
     members: list[GroupMember]
 
     @property
-    def owners(self) -> dict[Place, str]:
+    def owners(self) -> dict[TopicAndPartition, str]:
         """The member id of each assigned partition."""
-        return {place: each.member_id for each in self.members for place in each.partitions}
+        return {tp: each.member_id for each in self.members for tp in each.partitions}
 
 
 def describe_group_answer(found: ConsumerGroupDescription) -> GroupDescription:
@@ -117,14 +117,14 @@ def describe_group_answer(found: ConsumerGroupDescription) -> GroupDescription:
 class CommittedOffsets(NamedTuple):
     """The committed offsets of a group, and the partitions whose offset is unknown."""
 
-    offsets: dict[Place, int]
-    errors: dict[Place, KafkaError]
+    offsets: dict[TopicAndPartition, int]
+    errors: dict[TopicAndPartition, KafkaError]
 
 
 def committed_offsets(answer: Iterable[TopicPartition] | None) -> CommittedOffsets:
     """Return the committed offsets of the client's answer."""
-    offsets: dict[Place, int] = {}
-    errors: dict[Place, KafkaError] = {}
+    offsets: dict[TopicAndPartition, int] = {}
+    errors: dict[TopicAndPartition, KafkaError] = {}
     for each in answer or ():
         if each.error is not None:
             errors[each.topic, each.partition] = each.error

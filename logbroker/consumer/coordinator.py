@@ -249,10 +249,10 @@ class Coordinator:
             self._perform(step)
         except NotRegistered:
             _log.warning("registration lost consumer=%s", self._consumer_id)
-            self._rebalancer.registration_lost(self._retry_s())
+            self._rebalancer.registration_lost(self._retry_at_s())
         except RegistryUnavailable as error:
             _log.warning("%s failed consumer=%s: %s", type(step).__name__, self._consumer_id, error)
-            self._rebalancer.failed(self._retry_s())
+            self._rebalancer.failed(self._retry_at_s())
 
     def _perform(self, step: Step) -> None:
         match step:
@@ -261,13 +261,13 @@ class Coordinator:
             case ReadRegistries():
                 view = GroupView(self._registries.read_consumers(), self._partitions)
                 self._rebalancer.read(view)
-            case Release(places):
-                self._release(places)
+            case Release(topic_partitions):
+                self._release(topic_partitions)
             case Claim(assignment):
                 if self._registries.claim(assignment):
                     self._rebalancer.claimed()
                 else:
-                    self._rebalancer.refused(self._retry_s())
+                    self._rebalancer.refused(self._retry_at_s())
             case StartStreams(assignment):
                 self._start_streams(assignment)
             case Wait():
@@ -288,10 +288,10 @@ class Coordinator:
         _log.info("registered consumer=%s session=0x%x", self._consumer_id, session_id)
         self._rebalancer.registered(self._consumer_id)
 
-    def _release(self, places: Iterable[TopicPartition]) -> None:
+    def _release(self, topic_partitions: Iterable[TopicPartition]) -> None:
         self._revoked |= self._revoke()
         offsets = self._storable_offsets()
-        self._registries.release(places, offsets)
+        self._registries.release(topic_partitions, offsets)
         self._revoked = {}
         self._stored = {}
         self._rebalancer.released()
@@ -307,7 +307,7 @@ class Coordinator:
 
     def _start_streams(self, assignment: Assignment) -> None:
         self._stored = self._registries.load_offsets(assignment)
-        self._commit_initial_offsets([place for place in assignment if place not in self._stored])
+        self._commit_initial_offsets([tp for tp in assignment if tp not in self._stored])
         lease = self._lease
         assert lease is not None, "claims are made by a registered consumer alone"
         for topic, streams in self._streams.items():
@@ -317,14 +317,14 @@ class Coordinator:
         _log.info("assigned consumer=%s partitions=%s", self._consumer_id, sorted(assignment))
         self._rebalancer.started()
 
-    def _commit_initial_offsets(self, places: Sequence[TopicPartition]) -> None:
+    def _commit_initial_offsets(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Commit the log end as the start of partitions that are new to the group.
 
         The log end moves. If the first owner left before a commit, the next owner would start at a
         later end, and the messages in between would be lost.
         """
-        if places and self._settings.auto_offset_reset == "largest":
-            ends = self._lookup.end_offsets(places)
+        if topic_partitions and self._settings.auto_offset_reset == "largest":
+            ends = self._lookup.end_offsets(topic_partitions)
             self._registries.commit(ends)
             self._stored |= ends
 
@@ -332,9 +332,9 @@ class Coordinator:
         is_largest = self._settings.auto_offset_reset == "largest"
         otherwise = OFFSET_END if is_largest else OFFSET_BEGINNING
         return {
-            place[1]: self._stored.get(place, otherwise)
-            for place, thread in assignment.items()
-            if place[0] == topic and thread.rpartition("-")[2] == str(stream)
+            tp[1]: self._stored.get(tp, otherwise)
+            for tp, thread in assignment.items()
+            if tp[0] == topic and thread.rpartition("-")[2] == str(stream)
         }
 
     def _check_session(self) -> None:
@@ -406,7 +406,7 @@ class Coordinator:
         try:
             self._registries.commit(moved)
         except NotRegistered:
-            self._rebalancer.registration_lost(self._retry_s())
+            self._rebalancer.registration_lost(self._retry_at_s())
             raise RegistryUnavailable("the consumer is no longer registered") from None
         self._stored |= moved
 
@@ -414,9 +414,9 @@ class Coordinator:
         """Commit and release the owned partitions, before the session's end would free them."""
         self._revoked |= self._revoke()
         offsets = self._storable_offsets()
-        places = self._rebalancer.owned.keys() | self._revoked.keys()
+        topic_partitions = self._rebalancer.owned.keys() | self._revoked.keys()
         try:
-            self._registries.release(places, offsets, Deadline.after(LEAVE_S))
+            self._registries.release(topic_partitions, offsets, Deadline.after(LEAVE_S))
         except (RegistryUnavailable, NotRegistered) as error:
             _log.warning("what %s read last comes again: %r", self._consumer_id, error)
 
@@ -426,6 +426,6 @@ class Coordinator:
             if isinstance(event, CommitRequested):
                 event.answer.set_exception(ClientClosed("the connector is shut down"))
 
-    def _retry_s(self) -> float:
+    def _retry_at_s(self) -> float:
         """Return the time of the next attempt; jitter separates competing consumers."""
         return boot_clock_s() + self._settings.rebalance_backoff_s * random.uniform(0.5, 1.5)  # noqa: S311

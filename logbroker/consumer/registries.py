@@ -116,48 +116,48 @@ class GroupRegistries:
         In that case some partitions may be owned, and `on_change` is called when the other owner
         releases.
         """
-        for places in _batches(assignment):
+        for topic_partitions in _batches(assignment):
             transaction = self._transaction()
-            for place in places:
-                thread = assignment[place].encode()
-                transaction.create(self._owner(place), thread, ephemeral=True)
+            for tp in topic_partitions:
+                thread = assignment[tp].encode()
+                transaction.create(self._owner(tp), thread, ephemeral=True)
             try:
                 with _missing_node_as_not_registered():
                     self._session.commit_once(transaction)
             except NodeExistsError:
-                self._await_release(places)
+                self._await_release(topic_partitions)
                 return False
         return True
 
     def release(
         self,
-        places: Iterable[TopicPartition],
+        topic_partitions: Iterable[TopicPartition],
         offsets: Mapping[TopicPartition, int],
         deadline: Deadline | None = None,
     ) -> None:
-        """Release the owned ones of `places` and store their offsets, in one transaction each."""
-        for batch in _batches(places):
+        """Release the owned partitions and store their offsets, in one transaction each."""
+        for batch in _batches(topic_partitions):
             ours = self._filter_owned(batch, deadline)
             if not ours:
                 continue
             transaction = self._transaction()
             self._put_offsets(transaction, {k: offsets[k] for k in ours if k in offsets}, deadline)
-            for place in ours:
-                transaction.delete(self._owner(place))
+            for tp in ours:
+                transaction.delete(self._owner(tp))
             self._write(transaction, deadline)
 
-    def load_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def load_offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the stored offsets of partitions; omits those without one."""
-        wanted = list(places)
-        values = self._values([self._offset(place) for place in wanted])
-        found = {place: _parse_offset(place, v) for place, v in zip(wanted, values, strict=True)}
-        return {place: offset for place, offset in found.items() if offset is not None}
+        wanted = list(topic_partitions)
+        values = self._values([self._offset(tp) for tp in wanted])
+        found = {tp: _parse_offset(tp, v) for tp, v in zip(wanted, values, strict=True)}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Store offsets of owned partitions."""
-        for places in _batches(offsets):
+        for topic_partitions in _batches(offsets):
             transaction = self._transaction()
-            self._put_offsets(transaction, {place: offsets[place] for place in places})
+            self._put_offsets(transaction, {tp: offsets[tp] for tp in topic_partitions})
             self._write(transaction)
 
     @property
@@ -170,12 +170,12 @@ class GroupRegistries:
             yield paths.owners(self._group_id, topic)
             yield paths.topic_offsets(self._group_id, topic)
 
-    def _owner(self, place: TopicPartition) -> str:
-        topic, partition = place
+    def _owner(self, tp: TopicPartition) -> str:
+        topic, partition = tp
         return f"{paths.owners(self._group_id, topic)}/{partition}"
 
-    def _offset(self, place: TopicPartition) -> str:
-        return paths.offset(self._group_id, *place)
+    def _offset(self, tp: TopicPartition) -> str:
+        return paths.offset(self._group_id, *tp)
 
     def _handle_event(self, _: WatchedEvent) -> None:
         self._on_change()
@@ -198,7 +198,7 @@ class GroupRegistries:
         offsets: Mapping[TopicPartition, int],
         deadline: Deadline | None = None,
     ) -> None:
-        nodes = {self._offset(place): offset for place, offset in offsets.items()}
+        nodes = {self._offset(tp): offset for tp, offset in offsets.items()}
         stats = self._session.request_all((exists(node) for node in nodes), deadline)
         for (node, offset), stat in zip(nodes.items(), stats, strict=True):
             value = format_offset(CommittedOffset(offset)).encode()
@@ -208,20 +208,20 @@ class GroupRegistries:
                 transaction.set_data(node, value)
 
     def _filter_owned(
-        self, places: Sequence[TopicPartition], deadline: Deadline | None
+        self, topic_partitions: Sequence[TopicPartition], deadline: Deadline | None
     ) -> list[TopicPartition]:
-        owners = self._values([self._owner(place) for place in places], deadline)
+        owners = self._values([self._owner(tp) for tp in topic_partitions], deadline)
         return [
-            place
-            for place, owner in zip(places, owners, strict=True)
+            tp
+            for tp, owner in zip(topic_partitions, owners, strict=True)
             if owner is not None and self._is_own(owner)
         ]
 
     def _is_own(self, owner: bytes) -> bool:
         return owner.startswith(f"{self._consumer_id}-".encode())
 
-    def _await_release(self, places: Sequence[TopicPartition]) -> None:
-        nodes = [self._owner(place) for place in places]
+    def _await_release(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        nodes = [self._owner(tp) for tp in topic_partitions]
         for node, owner in zip(nodes, self._values(nodes), strict=True):
             if owner is not None and not self._is_own(owner):
                 # One watch is enough: an owner releases all its partitions together.
@@ -269,8 +269,8 @@ def _ensure_path(node: str) -> Request:
     return lambda client: client.ensure_path_async(node)
 
 
-def _batches(places: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
-    ordered = sorted(places)
+def _batches(topic_partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    ordered = sorted(topic_partitions)
     for start in range(0, len(ordered), PARTITIONS_PER_TRANSACTION):
         yield ordered[start : start + PARTITIONS_PER_TRANSACTION]
 
@@ -300,9 +300,9 @@ def _parse_registration(consumer_id: str, value: bytes) -> dict[str, int]:
         return {}
 
 
-def _parse_offset(place: TopicPartition, value: bytes | None) -> int | None:
+def _parse_offset(tp: TopicPartition, value: bytes | None) -> int | None:
     try:
         return None if value is None else parse_offset(value.decode()).offset
     except ValueError as error:
-        _log.error("ignored malformed offset partition=%s: %s", place, error)
+        _log.error("ignored malformed offset partition=%s: %s", tp, error)
         return None

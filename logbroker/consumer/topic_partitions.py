@@ -46,10 +46,10 @@ class PartitionLookup:
         return {topic: self._partitions(topic) for topic in self._topics}
 
     def end_offsets(
-        self, places: Iterable[stored.TopicPartition]
+        self, topic_partitions: Iterable[stored.TopicPartition]
     ) -> dict[stored.TopicPartition, int]:
         """Return the log end offset of each partition; omits those without an answer."""
-        asked = [TopicPartition(topic, partition, _LATEST) for topic, partition in places]
+        asked = [TopicPartition(topic, partition, _LATEST) for topic, partition in topic_partitions]
         try:
             answers = self._client.offsets_for_times(asked, timeout=REQUEST_S)
         except KafkaException as error:

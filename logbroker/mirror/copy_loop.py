@@ -12,7 +12,11 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from logbroker.mirror.domain.partitions import PartitionBackoff, Place, format_places
+from logbroker.mirror.domain.partitions import (
+    PartitionBackoff,
+    TopicAndPartition,
+    format_partitions,
+)
 from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.received_reports import MirrorReports
 from logbroker.mirror.sender import CopyFailed, PartitionCopy, Sender
@@ -55,13 +59,13 @@ class CopyLoop:
         self._backoff = backoff
         self._stopping = stopping
         self._on_assigned = on_assigned
-        self._copies: dict[Place, PartitionCopy] = {}
+        self._copies: dict[TopicAndPartition, PartitionCopy] = {}
         self._waiting: deque[Message] = deque()
         self._full_since_s: float | None = None
         self._is_full = False
         self._is_outdated = False
         self._failure: CopyFailed | None = None
-        self._due: dict[Place, int] = {}
+        self._due: dict[TopicAndPartition, int] = {}
         self._next_commit_s = time.monotonic() + COMMIT_S
 
     def run(self) -> None:
@@ -168,23 +172,23 @@ class CopyLoop:
         # Without uncommitted positions there may be rejected reports.
         self._reports.start()
 
-    def _uncommitted(self) -> dict[Place, int]:
+    def _uncommitted(self) -> dict[TopicAndPartition, int]:
         if self._source.has_failed_commit:
             self._source.has_failed_commit = False
             # The next commit repeats all positions.
             for copy in self._copies.values():
                 copy.progress.committed = None
         return {
-            place: position
-            for place, copy in self._copies.items()
+            tp: position
+            for tp, copy in self._copies.items()
             if (position := copy.progress.position) is not None
             and position != copy.progress.committed
         }
 
-    def _commit(self, positions: Mapping[Place, int], *, is_last: bool = False) -> None:
+    def _commit(self, positions: Mapping[TopicAndPartition, int], *, is_last: bool = False) -> None:
         self._due = {}
-        for place, position in positions.items():
-            self._copies[place].progress.committed = position
+        for tp, position in positions.items():
+            self._copies[tp].progress.committed = position
         self._source.commit(positions, is_last=is_last)
 
     def _commit_last(self) -> None:
@@ -201,32 +205,32 @@ class CopyLoop:
 
     def _measure_lag(self) -> None:
         ends, now_s = self._source.log_ends(self._copies), time.monotonic()
-        for place, copy in self._copies.items():
-            position, end = copy.progress.position, ends[place]
+        for tp, copy in self._copies.items():
+            position, end = copy.progress.position, ends[tp]
             if position is not None and end >= 0:
-                self._counts.lags[place] = max(0, end - position)
-                self._counts.uncopied_of(place).update(now_s, position, end)
+                self._counts.lags[tp] = max(0, end - position)
+                self._counts.uncopied_of(tp).update(now_s, position, end)
 
-    def _on_assign(self, _: Consumer, places: list[TopicPartition]) -> None:
+    def _on_assign(self, _: Consumer, topic_partitions: list[TopicPartition]) -> None:
         known = self._plan.partitions
-        if any(place.partition >= known.get(place.topic, 0) for place in places):
+        if any(tp.partition >= known.get(tp.topic, 0) for tp in topic_partitions):
             self._is_outdated = True
-        starts = {} if self._is_outdated else self._source.start_offsets(places)
+        starts = {} if self._is_outdated else self._source.start_offsets(topic_partitions)
         for (topic, partition), start in starts.items():
             self._copies[topic, partition] = PartitionCopy(topic, partition, start, self._counts)
         self._source.assign(starts)
         self._pause_partitions()
         if not self._is_outdated:
-            if places:
+            if topic_partitions:
                 # A rebalance may also assign nothing new.
-                _log.info("partitions assigned partitions=%s", _format(places))
-            for place in self._counts.uncopied.keys() - self._copies.keys():
+                _log.info("partitions assigned partitions=%s", _format(topic_partitions))
+            for tp in self._counts.uncopied.keys() - self._copies.keys():
                 # Another mirror reports it now.
-                del self._counts.uncopied[place]
+                del self._counts.uncopied[tp]
             self._on_assigned()
 
-    def _on_revoke(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        if any((place.topic, place.partition) in self._copies for place in places):
+    def _on_revoke(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        if any((tp.topic, tp.partition) in self._copies for tp in topic_partitions):
             is_acknowledged = self._sender.flush(DRAIN_S)
             self._commit_last()
             if not is_acknowledged and self._sender.failure is None:
@@ -235,22 +239,24 @@ class CopyLoop:
                     "partitions_revoked",
                     "partitions were revoked before the destination had their records",
                 )
-        self._forget(places)
-        _log.info("partitions revoked partitions=%s", _format(places))
-        consumer.incremental_unassign(places)
+        self._forget(topic_partitions)
+        _log.info("partitions revoked partitions=%s", _format(topic_partitions))
+        consumer.incremental_unassign(topic_partitions)
 
-    def _on_lost(self, consumer: Consumer, places: list[TopicPartition]) -> None:
-        self._forget(places)
-        self._failure = CopyFailed("partitions_lost", f"partitions lost: {_format(places)}")
-        consumer.incremental_unassign(places)
+    def _on_lost(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
+        self._forget(topic_partitions)
+        self._failure = CopyFailed(
+            "partitions_lost", f"partitions lost: {_format(topic_partitions)}"
+        )
+        consumer.incremental_unassign(topic_partitions)
 
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
-        places = [(each.topic, each.partition) for each in partitions]
-        for place in places:
-            self._copies.pop(place, None)
-            self._counts.lags.pop(place, None)
-            self._due.pop(place, None)
-        self._source.forget(places)
+        topic_partitions = [(each.topic, each.partition) for each in partitions]
+        for tp in topic_partitions:
+            self._copies.pop(tp, None)
+            self._counts.lags.pop(tp, None)
+            self._due.pop(tp, None)
+        self._source.forget(topic_partitions)
 
     def _finish(self) -> None:
         self._waiting.clear()
@@ -262,9 +268,9 @@ class CopyLoop:
         self._sender.abandon()
         self._waiting.clear()
         self._commit_last()
-        self._forget([TopicPartition(*place) for place in self._copies])
+        self._forget([TopicPartition(*tp) for tp in self._copies])
         self._source.close()
 
 
-def _format(places: Sequence[TopicPartition]) -> str:
-    return format_places((place.topic, place.partition) for place in places)
+def _format(topic_partitions: Sequence[TopicPartition]) -> str:
+    return format_partitions((tp.topic, tp.partition) for tp in topic_partitions)

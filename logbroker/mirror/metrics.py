@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 
 from logbroker.errors import ConfigurationError
-from logbroker.mirror.domain.partitions import Place, UncopiedSince
+from logbroker.mirror.domain.partitions import TopicAndPartition, UncopiedSince
 
 PREFIX: Final = "logbroker_mirror_"
 
@@ -92,8 +92,8 @@ class MirrorCounts:
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounts] = {}
         self.skipped: dict[tuple[str, str], int] = {}
-        self.lags: dict[Place, int] = {}
-        self.uncopied: dict[Place, UncopiedSince] = {}
+        self.lags: dict[TopicAndPartition, int] = {}
+        self.uncopied: dict[TopicAndPartition, UncopiedSince] = {}
         """During a restart, of the partitions before it."""
         self.errors: dict[str, int] = {}
         self.restarts = 0
@@ -102,14 +102,14 @@ class MirrorCounts:
         """Return the counts of a topic."""
         return self.topics.setdefault(topic, TopicCounts())
 
-    def uncopied_of(self, place: Place) -> UncopiedSince:
+    def uncopied_of(self, tp: TopicAndPartition) -> UncopiedSince:
         """Return the state of a partition; its times are of a monotonic clock."""
-        return self.uncopied.setdefault(place, UncopiedSince())
+        return self.uncopied.setdefault(tp, UncopiedSince())
 
     def record_skipped(self, topic: str, reason: str) -> None:
         """Count a record that is not copied."""
-        place = topic, reason
-        self.skipped[place] = self.skipped.get(place, 0) + 1
+        key = topic, reason
+        self.skipped[key] = self.skipped.get(key, 0) + 1
 
     def record_error(self, reason: str) -> None:
         """Count an error: the name of a client's error, or one of the mirror's own."""

@@ -116,10 +116,10 @@ class Mirror:
         copy = failure.copy
         if copy is None:
             return False
-        place = copy.topic, copy.partition
+        tp = copy.topic, copy.partition
         has_moved = copy.acknowledged_s > 0
-        pause_s = self._backoff.pause(place, time.monotonic(), has_moved=has_moved)
-        _log.error("partition paused topic=%s partition=%s for_s=%s", *place, pause_s)
+        pause_s = self._backoff.pause(tp, time.monotonic(), has_moved=has_moved)
+        _log.error("partition paused topic=%s partition=%s for_s=%s", *tp, pause_s)
         return True
 
     def _run_loop(self, source_id: str, destination_id: str, reports: MirrorReports) -> None:

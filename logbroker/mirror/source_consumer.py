@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 
 from logbroker.mirror.clients import CLIENT_LOG, error_callback
-from logbroker.mirror.domain.partitions import Place
+from logbroker.mirror.domain.partitions import TopicAndPartition
 from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.sender import CopyFailed, PartitionCopy
 from logbroker.mirror.topic_changes import TopicIds
@@ -83,7 +83,7 @@ class SourceConsumer:
         self._counts = counts
         self._stopping = stopping
         self._record_error = error_callback("source", counts.record_error)
-        self._paused: frozenset[Place] = frozenset()
+        self._paused: frozenset[TopicAndPartition] = frozenset()
         self.has_failed_commit = False
         """Whether a commit failed since this was last reset."""
         self._consumer = Consumer(
@@ -116,17 +116,17 @@ class SourceConsumer:
         """Return the next record or event, if there is one; keeps the group membership."""
         return self._consumer.poll(0)
 
-    def pause_only(self, places: Collection[Place]) -> None:
+    def pause_only(self, topic_partitions: Collection[TopicAndPartition]) -> None:
         """Read no records of these partitions, and of all others."""
-        wanted = frozenset(places)
+        wanted = frozenset(topic_partitions)
         if wanted != self._paused:
             self._consumer.pause(_partitions(wanted - self._paused))
             self._consumer.resume(_partitions(self._paused - wanted))
             self._paused = wanted
 
-    def forget(self, places: Collection[Place]) -> None:
+    def forget(self, topic_partitions: Collection[TopicAndPartition]) -> None:
         """Forget that partitions are paused, because they were revoked."""
-        self._paused -= frozenset(places)
+        self._paused -= frozenset(topic_partitions)
 
     def handle_error(self, message: Message, copy: PartitionCopy | None) -> None:
         """Handle a message that has an error instead of a record.
@@ -152,8 +152,8 @@ class SourceConsumer:
 
     def _continue_at_earliest(self, copy: PartitionCopy) -> None:
         """Log what is lost if the source no longer has the position, and continue after it."""
-        place = TopicPartition(copy.topic, copy.partition)
-        low, end = self._consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
+        tp = TopicPartition(copy.topic, copy.partition)
+        low, end = self._consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
         position = copy.progress.next_offset or 0
         lost = max(0, low - position)
         copy.counts.lost += lost
@@ -165,10 +165,12 @@ class SourceConsumer:
         )
         copy.progress.skip_to(low)
         # The client stopped reading it, and accepts no other position while it is assigned.
-        self._consumer.incremental_unassign([place])
+        self._consumer.incremental_unassign([tp])
         self._consumer.incremental_assign([TopicPartition(copy.topic, copy.partition, low)])
 
-    def start_offsets(self, places: list[TopicPartition]) -> dict[Place, int | None]:
+    def start_offsets(
+        self, topic_partitions: list[TopicPartition]
+    ) -> dict[TopicAndPartition, int | None]:
         """Return the committed positions, None for the earliest offset; waits for the answer.
 
         Empty if the mirror is stopped.
@@ -176,11 +178,13 @@ class SourceConsumer:
         while not self._stopping.is_set():
             try:
                 stored = (
-                    self._consumer.committed(places, timeout=REQUEST_TIMEOUT_S) if places else []
+                    self._consumer.committed(topic_partitions, timeout=REQUEST_TIMEOUT_S)
+                    if topic_partitions
+                    else []
                 )
-                for place in stored:
-                    if place.error is not None:
-                        raise KafkaException(place.error)
+                for tp in stored:
+                    if tp.error is not None:
+                        raise KafkaException(tp.error)
             except KafkaException as refusal:
                 self._record_error(refusal.args[0])
                 self._stopping.wait(RETRY_S)
@@ -199,15 +203,15 @@ class SourceConsumer:
             return None
         return stored.offset if stored.offset >= 0 else None
 
-    def assign(self, starts: Mapping[Place, int | None]) -> None:
+    def assign(self, starts: Mapping[TopicAndPartition, int | None]) -> None:
         """Add partitions to the assignment, from these offsets."""
-        places = [
-            TopicPartition(*place, OFFSET_BEGINNING if start is None else start)
-            for place, start in starts.items()
+        topic_partitions = [
+            TopicPartition(*tp, OFFSET_BEGINNING if start is None else start)
+            for tp, start in starts.items()
         ]
-        self._consumer.incremental_assign(places)
+        self._consumer.incremental_assign(topic_partitions)
         # A partition that was paused when it was revoked may have returned.
-        self._consumer.resume(places)
+        self._consumer.resume(topic_partitions)
 
     def check_topic_ids(self) -> None:
         """Check for topics that were recreated.
@@ -219,15 +223,17 @@ class SourceConsumer:
         if topic is not None:
             raise CopyFailed(TOPIC_RECREATED, f"topic {topic!r} was recreated at the source")
 
-    def log_ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def log_ends(
+        self, topic_partitions: Iterable[TopicAndPartition]
+    ) -> dict[TopicAndPartition, int]:
         """Return the log ends of partitions; negative if unknown."""
         ends = {
-            place: self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
-            for place in places
+            tp: self._consumer.get_watermark_offsets(TopicPartition(*tp), cached=True)[1]
+            for tp in topic_partitions
         }
         if self._paused:
             # The cached end of a paused partition does not move.
-            requested = [TopicPartition(*place, _LATEST) for place in self._paused]
+            requested = [TopicPartition(*tp, _LATEST) for tp in self._paused]
             with suppress(KafkaException):
                 found = self._consumer.offsets_for_times(requested, timeout=LOG_END_TIMEOUT_S)
                 for each in found:
@@ -236,11 +242,11 @@ class SourceConsumer:
                         ends[each.topic, each.partition] = each.offset
         return ends
 
-    def commit(self, positions: Mapping[Place, int], *, is_last: bool = False) -> None:
+    def commit(self, positions: Mapping[TopicAndPartition, int], *, is_last: bool = False) -> None:
         """Commit positions with the ids of their topics; waits for the answer if `is_last`."""
         offsets = [
-            TopicPartition(*place, position, self._ids.id_of(place[0]))
-            for place, position in positions.items()
+            TopicPartition(*tp, position, self._ids.id_of(tp[0]))
+            for tp, position in positions.items()
         ]
         if not is_last:
             self._consumer.commit(offsets=offsets)
@@ -261,5 +267,5 @@ class SourceConsumer:
         self._consumer.close()
 
 
-def _partitions(places: Iterable[Place]) -> list[TopicPartition]:
-    return [TopicPartition(*place) for place in places]
+def _partitions(topic_partitions: Iterable[TopicAndPartition]) -> list[TopicPartition]:
+    return [TopicPartition(*tp) for tp in topic_partitions]

@@ -178,15 +178,15 @@ class SchemaLookup:
         seen: set[tuple[str, int]],
     ) -> None:
         """Add the texts that a schema references to `texts`, the innermost first."""
-        for place in _places(document):
-            if place in seen:
+        for subject_version in _subject_versions(document):
+            if subject_version in seen:
                 continue
-            seen.add(place)
+            seen.add(subject_version)
             if len(seen) > REFERENCES_MAX:
                 raise UndecodableValue(f"a schema needs more than {REFERENCES_MAX} others")
-            referenced = self._referenced(*place)
+            referenced = self._referenced(*subject_version)
             self._collect(referenced, texts, seen)
-            texts[place] = _avro_text(referenced)
+            texts[subject_version] = _avro_text(referenced)
 
     def _referenced(self, subject: str, version: int) -> dict[str, Any]:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
@@ -280,7 +280,7 @@ def _quotable(subject: object) -> str:
     return str(subject)
 
 
-def _places(document: dict[str, Any]) -> list[tuple[str, int]]:
+def _subject_versions(document: dict[str, Any]) -> list[tuple[str, int]]:
     references = document.get("references") or []
     try:
         return [(_quotable(each["subject"]), int(each["version"])) for each in references]

@@ -235,7 +235,7 @@ class Broker:
         if self._closed_partitions:
             # Templates that reference them would keep files of deleted topics open.
             for connection in self._listener:
-                connection.produce_decoder.remove_logs(self._closed_partitions)
+                connection.produce_decoder.forget_partitions(self._closed_partitions)
             self._closed_partitions.clear()
 
     def _handle_flush(self, partition: Partition) -> None:

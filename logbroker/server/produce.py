@@ -123,7 +123,7 @@ class ProduceHandler:
         if template is None:
             run.entries.append(self._append_all(request, view))
             return
-        partition = template.log
+        partition = template.cached_partition
         if partition is None or not partition.is_open:
             self._append_first(run, template, request, view)
             return
@@ -228,7 +228,7 @@ class ProduceHandler:
             return
         assert partition is not None
         if request.api_version >= FIRST_VERSION_WITH_ZSTD:
-            template.log = partition
+            template.cached_partition = partition
         run.entries.append((template, request.correlation_id, partition, result))
 
     def _append_all(self, request: ProduceRequest, view: memoryview) -> GeneralRequest:

@@ -133,7 +133,8 @@ class ProduceRequest:
 class ProduceTemplate:
     """The common part of requests that differ only in correlation id and batch.
 
-    `log` caches the server's lookup of `topic` and `partition`; None until the server sets it.
+    `cached_partition` is the server's object for `topic` and `partition`, of a type that this
+    package does not know; None until the server sets it.
     """
 
     __slots__ = (
@@ -142,7 +143,7 @@ class ProduceTemplate:
         "_pack",
         "_size",
         "_tail",
-        "log",
+        "cached_partition",
         "partition",
         "request",
         "topic",
@@ -155,7 +156,7 @@ class ProduceTemplate:
         self.request = request
         self.topic = batch.topic
         self.partition = batch.partition
-        self.log: Any = None
+        self.cached_partition: Any = None
         layout = _RESPONSE_ENCODINGS[request.api_version]
         response = self.encode_outcome(0, ProduceOutcome(0, 0, 0, 0))
         self._tail = layout.encode_message(None) + layout.tags + layout.end
@@ -250,11 +251,11 @@ class ProduceDecoder:
             return request
         return self._decode_fields(buffer, start, end)
 
-    def remove_logs(self, logs: Collection[object]) -> None:
-        """Clear the `log` of every template whose `log` is one of these."""
+    def forget_partitions(self, partitions: Collection[object]) -> None:
+        """Clear the `cached_partition` of every template where it is one of these."""
         for template in self._templates.values():
-            if template.log in logs:
-                template.log = None
+            if template.cached_partition in partitions:
+                template.cached_partition = None
 
     def _decode_fields(self, buffer: memoryview, start: int, end: int) -> ProduceRequest:
         request = decode_produce_request(buffer, start, end)

@@ -49,11 +49,11 @@ def _locate_window(window: tuple[str, int, int], properties: Mapping[str, str]) 
         RawCluster(properties) as cluster,
     ):
         partitions = len(cluster.topics([DELIVERY_LOG])[DELIVERY_LOG].partitions)
-        place = TopicPartition(DELIVERY_LOG, partition_for_key(webhook.encode(), partitions))
-        below = cluster.offsets({place: end_ms + LATE_MS})[place]
+        tp = TopicPartition(DELIVERY_LOG, partition_for_key(webhook.encode(), partitions))
+        below = cluster.offsets({tp: end_ms + LATE_MS})[tp]
         if below is None:
-            below = cluster.offsets({place: LATEST})[place] or 0
-    return RestoreRequest(webhook, start_ms, end_ms, place.partition, below)
+            below = cluster.offsets({tp: LATEST})[tp] or 0
+    return RestoreRequest(webhook, start_ms, end_ms, tp.partition, below)
 
 
 @dataclass(frozen=True)

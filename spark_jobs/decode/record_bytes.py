@@ -93,8 +93,8 @@ def _all_of(data: bytes, batches: BatchTable, ends: Longs) -> RecordBytes:
 def _walk_each(data: bytes, batches: BatchTable, bodies: Longs, ends: Longs) -> Longs:
     starts: list[int] = []
     counts = batches.record_counts.tolist()
-    places = zip(bodies.tolist(), ends.tolist(), strict=True)
-    for index, (body, end) in enumerate(places):
+    spans = zip(bodies.tolist(), ends.tolist(), strict=True)
+    for index, (body, end) in enumerate(spans):
         found, position = _walk(data, body, end, batches, index)
         if len(found) != counts[index] or position != end:
             raise batches.fault(index, _WRONG_COUNT)

@@ -141,13 +141,13 @@ def _loaded(records: DataFrame) -> DataFrame:
     text = header["value"].cast("string")
     parts = [sql.regexp_extract(text, _MARK, group) for group in (1, 2, 3)]
     # Spark counts the bits of its bitmaps from 1.
-    place = parts[2].cast("long") + 1
+    position = parts[2].cast("long") + 1
     marks = records.where(text.rlike(_MARK)).select(
         "topic",
         parts[0].alias("producer"),
         parts[1].cast("long").alias("windowMs"),
-        (sql.bitmap_bucket_number(place) - 1).alias("block"),
-        sql.bitmap_bit_position(place).alias("bit"),
+        (sql.bitmap_bucket_number(position) - 1).alias("block"),
+        sql.bitmap_bit_position(position).alias("bit"),
     )
     return (
         marks.groupBy(*_BLOCK)

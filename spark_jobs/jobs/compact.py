@@ -182,8 +182,8 @@ def _pieces(store: TableStore, file: DataFile) -> Iterator[_Piece]:
     if has_one or "partition" not in pq.read_schema(_source(store, file)).names:
         yield _Piece(file.partition, file.offset_min or 0, file)
         return
-    places = pq.read_table(_source(store, file), columns=["partition", "offset"])
-    firsts = places.group_by("partition").aggregate([("offset", "min")])
+    positions = pq.read_table(_source(store, file), columns=["partition", "offset"])
+    firsts = positions.group_by("partition").aggregate([("offset", "min")])
     for row in firsts.to_pylist():
         yield _Piece(row["partition"], row["offset_min"], file)
 

@@ -98,10 +98,10 @@ class HourFiles:
             yield self._file_hour(first), rows
             return
         present, inverse = np.unique(hours, return_inverse=True)
-        places = np.array([self._file_hour(int(hour)) for hour in present])[inverse]
-        for place in np.unique(places):
+        file_hours = np.array([self._file_hour(int(hour)) for hour in present])[inverse]
+        for file_hour in np.unique(file_hours):
             # `take`, not a slice, which would keep the whole batch in memory.
-            yield int(place), rows.take(pa.array(np.flatnonzero(places == place)))
+            yield int(file_hour), rows.take(pa.array(np.flatnonzero(file_hours == file_hour)))
 
     def _file_hour(self, hour: int) -> int:
         """The hour of the file for records of this hour."""

@@ -74,8 +74,8 @@ def report_lines(report: LoadReport) -> Iterator[str]:
     """The report as text."""
     for topic in report.replaced:
         yield f"topic {topic} was recreated: loaded from its first offset"
-    for place in report.gone:
-        yield f"partition {place} no longer exists: later loads skip it"
+    for tp in report.gone:
+        yield f"partition {tp} no longer exists: later loads skip it"
     for each in report.missing:
         yield f"missing: {each}, {each.size} offsets deleted or unreadable"
     if report.version is None:

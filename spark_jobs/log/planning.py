@@ -114,7 +114,7 @@ class LogView:
 
     def _list_offsets(self, at: Mapping[TopicPartition, int]) -> Offsets:
         found = self._cluster.offsets(at, read_committed=self._read_committed) if at else {}
-        return {place: offset for place, offset in found.items() if offset is not None}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def _existing_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         found: dict[str, TopicDescription] = {}
@@ -139,7 +139,7 @@ def require_chosen(view: LogView) -> tuple[dict[str, TopicDescription], set[Topi
         case Subscribed(names):
             missing = [f"subscribe has topic {name}" for name in names if name not in topics]
         case Assigned(asked):
-            missing = [f"assign has partition {place}" for place in asked - partitions]
+            missing = [f"assign has partition {tp}" for tp in asked - partitions]
     if missing:
         raise InvalidOption(f"{', '.join(sorted(missing))}: does not exist")
     return topics, partitions
@@ -160,10 +160,8 @@ def plan_between(view: LogView, starting: Limit, ending: Limit, losses: Losses) 
     ends = view.resolve_limit(ending, bounds)
     starts = view.resolve_limit(starting, bounds)
     ranges = [
-        resolution.clip_range(
-            OffsetRange(*place, starts[place], ends[place]), bounds[place], losses
-        )
-        for place in sorted(partitions)
+        resolution.clip_range(OffsetRange(*tp, starts[tp], ends[tp]), bounds[tp], losses)
+        for tp in sorted(partitions)
     ]
     return Plan(ranges, _ids(topics, partitions), losses)
 
@@ -183,49 +181,45 @@ def plan_incremental(
     topics = view.topics()
     partitions = view.partitions(topics)
     bounds = view.bounds(partitions)
-    fresh = {place: bounds[place] for place in partitions if place.topic not in position}
+    fresh = {tp: bounds[tp] for tp in partitions if tp.topic not in position}
     starts = view.resolve_limit(first_start, fresh) if fresh else {}
     gone = _newly_gone(position, partitions, losses)
     ranges = []
-    for place in sorted(partitions):
-        known = position.get(place.topic)
-        start = (
-            starts[place] if known is None else _next_start(place, known, topics, bounds, losses)
-        )
-        asked = OffsetRange(*place, start, max(start, bounds[place].end))
-        ranges.append(resolution.clip_range(asked, bounds[place], losses))
+    for tp in sorted(partitions):
+        known = position.get(tp.topic)
+        start = starts[tp] if known is None else _next_start(tp, known, topics, bounds, losses)
+        asked = OffsetRange(*tp, start, max(start, bounds[tp].end))
+        ranges.append(resolution.clip_range(asked, bounds[tp], losses))
     return Plan(ranges, _ids(topics, partitions), losses, gone)
 
 
 def _next_start(
-    place: TopicPartition,
+    tp: TopicPartition,
     known: TopicPosition,
     topics: Mapping[str, TopicDescription],
     bounds: BoundsByPartition,
     losses: Losses,
 ) -> int:
     """The start offset in a partition of a topic that was read before."""
-    start = known.offsets.get(place.partition)
-    topic_id = topics[place.topic].topic_id
+    start = known.offsets.get(tp.partition)
+    topic_id = topics[tp.topic].topic_id
     is_other = known.is_replaced_by(topic_id)
     if start is None:
         # A new partition. Its records began at 0, and deleted ones are a loss.
-        return bounds[place].first if is_other else 0
-    if not is_other and start <= bounds[place].end:
+        return bounds[tp].first if is_other else 0
+    if not is_other and start <= bounds[tp].end:
         return start
     if not losses.are_allowed:
         raise TopicReplaced(
-            f"{place} was read up to {start} with topic id {known.topic_id}; it now ends at "
-            f"{bounds[place].end} with topic id {topic_id}: it was recreated or truncated"
+            f"{tp} was read up to {start} with topic id {known.topic_id}; it now ends at "
+            f"{bounds[tp].end} with topic id {topic_id}: it was recreated or truncated"
         )
     if topic_id is not None and known.topic_id == topic_id:
         # The remaining records were read before; the first offset would repeat them.
-        _log.warning(
-            "%s was truncated from %s to %s: continuing there", place, start, bounds[place].end
-        )
-        return bounds[place].end
-    _log.warning("%s was recreated or truncated: reading from its first offset", place)
-    return bounds[place].first
+        _log.warning("%s was truncated from %s to %s: continuing there", tp, start, bounds[tp].end)
+        return bounds[tp].end
+    _log.warning("%s was recreated or truncated: reading from its first offset", tp)
+    return bounds[tp].first
 
 
 def _newly_gone(
@@ -237,9 +231,9 @@ def _newly_gone(
         for number in known.offsets.keys() - known.gone
     }
     gone = read - set(partitions)
-    for place in sorted(gone):
-        end = position[place.topic].offsets[place.partition]
-        losses.add(OffsetRange(*place, end, end), "the partition no longer exists")
+    for tp in sorted(gone):
+        end = position[tp.topic].offsets[tp.partition]
+        losses.add(OffsetRange(*tp, end, end), "the partition no longer exists")
     return frozenset(gone)
 
 

@@ -48,7 +48,7 @@ def read_range(
         SourceFailed: the log did not answer for `timeout_s`, rejected a request, or is so damaged
             that the next batch cannot be located.
     """
-    place = TopicPartition(wanted.topic, wanted.partition)
+    tp = TopicPartition(wanted.topic, wanted.partition)
     at, end = wanted.start, wanted.end
     with (
         translate_client_errors(f"cannot read {wanted}"),
@@ -56,14 +56,14 @@ def read_range(
     ):
         while at < wanted.end:
             reader = RawReader(
-                cluster, place, at, end, read_committed=read_committed, topic_id=topic_id
+                cluster, tp, at, end, read_committed=read_committed, topic_id=topic_id
             )
             try:
                 with reader:
                     for chunk in _chunks(reader, end, columns, batch_bytes):
                         at = chunk.next_offset
                         if len(chunk.offsets):
-                            yield _as_batch(chunk, place, columns)
+                            yield _as_batch(chunk, tp, columns)
                 at, end = end, wanted.end
             except UnreadableBatch as bad:
                 if bad.base_offset > at:
@@ -112,12 +112,12 @@ def _skip_batch(left: OffsetRange, bad: UnreadableBatch, losses: Losses) -> int:
     return next_offset
 
 
-def _as_batch(chunk: DecodedChunk, place: TopicPartition, columns: Sequence[str]) -> pa.RecordBatch:
-    arrays = [_column(name, chunk, place) for name in columns]
+def _as_batch(chunk: DecodedChunk, tp: TopicPartition, columns: Sequence[str]) -> pa.RecordBatch:
+    arrays = [_column(name, chunk, tp) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def _column(name: str, chunk: DecodedChunk, place: TopicPartition) -> pa.Array:
+def _column(name: str, chunk: DecodedChunk, tp: TopicPartition) -> pa.Array:
     match name:
         case "key":
             return chunk.keys
@@ -126,9 +126,9 @@ def _column(name: str, chunk: DecodedChunk, place: TopicPartition) -> pa.Array:
         case "headers":
             return chunk.headers
         case "topic":
-            return pa.repeat(place.topic, len(chunk.offsets))
+            return pa.repeat(tp.topic, len(chunk.offsets))
         case "partition":
-            return pa.array(np.full(len(chunk.offsets), place.partition, np.int32))
+            return pa.array(np.full(len(chunk.offsets), tp.partition, np.int32))
         case "offset":
             return pa.array(chunk.offsets)
         case "timestamp":

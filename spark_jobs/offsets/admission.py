@@ -23,11 +23,11 @@ def limit_ends(most: int, starts: Mapping[TopicPartition, int], ends: Offsets) -
     Each nonempty partition gets at least one offset, so the total may slightly exceed `most`.
     Source: Structured Streaming + Kafka Integration Guide, `maxOffsetsPerTrigger`.
     """
-    sizes = {place: max(end - starts[place], 0) for place, end in ends.items()}
+    sizes = {tp: max(end - starts[tp], 0) for tp, end in ends.items()}
     total = sum(sizes.values())
     return {
-        place: starts[place] + min(_share(most, size, total), size) if size else ends[place]
-        for place, size in sizes.items()
+        tp: starts[tp] + min(_share(most, size, total), size) if size else ends[tp]
+        for tp, size in sizes.items()
     }
 
 
@@ -71,15 +71,15 @@ def ranges_between(
         DataLost: a part is missing, and `losses` allows none.
     """
     ranges = []
-    for place in sorted(starts.keys() | ends.keys()):
-        start = starts.get(place, 0)
-        asked = OffsetRange(*place, start, ends.get(place, start))
-        if place not in bounds:
+    for tp in sorted(starts.keys() | ends.keys()):
+        start = starts.get(tp, 0)
+        asked = OffsetRange(*tp, start, ends.get(tp, start))
+        if tp not in bounds:
             losses.add(asked, PARTITION_GONE)
-        elif place not in ends:
+        elif tp not in ends:
             continue
         elif asked.size < 0:
             losses.add(asked, truncated_at(asked.end))
         else:
-            ranges.append(clip_range(asked, bounds[place], losses))
+            ranges.append(clip_range(asked, bounds[tp], losses))
     return ranges

@@ -59,6 +59,6 @@ class AtTimes:
 Limit = AtOffsets | AtTimes
 
 
-def value_for(values: int | Mapping[TopicPartition, int], place: TopicPartition) -> int:
+def value_for(values: int | Mapping[TopicPartition, int], tp: TopicPartition) -> int:
     """The value for a partition, of one for all or one for each."""
-    return values if isinstance(values, int) else values[place]
+    return values if isinstance(values, int) else values[tp]

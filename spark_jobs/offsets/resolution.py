@@ -73,16 +73,16 @@ def resolve_offsets(
     Raises:
         InvalidOption: a partition has no record that late, and the limit requires one.
     """
-    return {place: _resolve(limit, place, bounds[place], found.get(place)) for place in bounds}
+    return {tp: _resolve(limit, tp, bounds[tp], found.get(tp)) for tp in bounds}
 
 
-def _resolve(limit: Limit, place: TopicPartition, bounds: OffsetBounds, found: int | None) -> int:
+def _resolve(limit: Limit, tp: TopicPartition, bounds: OffsetBounds, found: int | None) -> int:
     if isinstance(limit, AtOffsets):
-        named = value_for(limit.offsets, place)
+        named = value_for(limit.offsets, tp)
         return {EARLIEST: bounds.first, LATEST: bounds.end}.get(named, named)
     if found is None and not limit.or_latest:
         raise InvalidOption(
-            f"{place} has no record at time {value_for(limit.times_ms, place)} ms or later; "
+            f"{tp} has no record at time {value_for(limit.times_ms, tp)} ms or later; "
             "startingOffsetsByTimestampStrategy=latest starts at its end"
         )
     return bounds.end if found is None else found

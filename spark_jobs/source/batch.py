@@ -91,9 +91,9 @@ def with_fixed_offsets(options: Mapping[str, str]) -> dict[str, str]:
     source, batch = read_source_options(options), read_batch_options(options)
     with translate_client_errors("cannot read the log"), _view(source) as view:
         ranges = _plan(view, batch, source).ranges
-    places = [TopicPartition(each.topic, each.partition) for each in ranges]
-    starts = dict(zip(places, (each.start for each in ranges), strict=True))
-    ends = dict(zip(places, (each.end for each in ranges), strict=True))
+    topic_partitions = [TopicPartition(each.topic, each.partition) for each in ranges]
+    starts = dict(zip(topic_partitions, (each.start for each in ranges), strict=True))
+    ends = dict(zip(topic_partitions, (each.end for each in ranges), strict=True))
     kept = {name: text for name, text in options.items() if name.lower() not in LIMITS}
     return kept | {
         "startingOffsets": json.dumps(offsets_to_json(starts)),

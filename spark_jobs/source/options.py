@@ -239,11 +239,11 @@ def _limit(reader: OptionReader, end: str, default: int, *, or_latest: bool) -> 
     return AtOffsets(reader.offsets(f"{end}Offsets") if word is None else word)
 
 
-def _reject_place(limit: Limit, place: int, name: str, value: str, why: str) -> None:
+def _reject_place(limit: Limit, tp: int, name: str, value: str, why: str) -> None:
     if isinstance(limit, AtTimes):
         return
     offsets = {limit.offsets} if isinstance(limit.offsets, int) else set(limit.offsets.values())
-    if place in offsets:
+    if tp in offsets:
         raise InvalidOption(f"{name} is or has {value}: {why}")
 
 
@@ -259,9 +259,9 @@ def _reject_contradiction(starting: Limit, ending: Limit) -> None:
     if first.keys() != last.keys():
         named = ", ".join(map(str, sorted(first.keys() ^ last.keys())))
         raise InvalidOption(f"starting{kind} and ending{kind} name different partitions: {named}")
-    for place, start in first.items():
-        if start > last[place] >= 0:
+    for tp, start in first.items():
+        if start > last[tp] >= 0:
             raise InvalidOption(
-                f"starting{kind} is {start} for {place}; allowed are numbers up to "
-                f"ending{kind}, {last[place]}"
+                f"starting{kind} is {start} for {tp}; allowed are numbers up to "
+                f"ending{kind}, {last[tp]}"
             )

@@ -158,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _current_ends(self, starts: Mapping[TopicPartition, int]) -> Offsets:
         for _ in range(self._source.fetch_attempts - 1):
             ends = self._view.end_offsets(self._view.partitions(self._view.topics()))
-            if all(ends.get(place, -1) >= start for place, start in starts.items()):
+            if all(ends.get(tp, -1) >= start for tp, start in starts.items()):
                 return ends
             # A newly elected leader may not know the end yet (KAFKA-7703).
             time.sleep(self._source.retry_interval_s)
@@ -166,11 +166,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_losses(self, starts: Mapping[TopicPartition, int], ends: Offsets) -> None:
         losses = Losses(are_allowed=not self._source.fail_on_data_loss)
-        for place, start in sorted(starts.items()):
-            if place not in ends:
-                losses.add(OffsetRange(*place, start, start), PARTITION_GONE)
-            elif ends[place] < start:
-                losses.add(OffsetRange(*place, start, start), truncated_at(ends[place]))
+        for tp, start in sorted(starts.items()):
+            if tp not in ends:
+                losses.add(OffsetRange(*tp, start, start), PARTITION_GONE)
+            elif ends[tp] < start:
+                losses.add(OffsetRange(*tp, start, start), truncated_at(ends[tp]))
 
     def _admitted_ends(
         self, starts: Mapping[TopicPartition, int], ends: Offsets, limit: ReadLimit
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadAllAvailable):
             return ends
         known = {**self._view.first_offsets(ends.keys() - starts.keys()), **starts}
-        waiting = sum(max(end - known[place], 0) for place, end in ends.items())
+        waiting = sum(max(end - known[tp], 0) for tp, end in ends.items())
         # AvailableNow would end without the delayed records.
         is_delayable = self._stream.min_offsets is not None and not self._is_available_now
         if is_delayable and not self._trigger_delay.admits(waiting, time.monotonic()):

@@ -220,7 +220,7 @@ def test_reading_ends_where_the_topic_ended_at_the_start(servers: str) -> None:
     assert sorted((entry.partition, entry.offset) for entry in entries) == [
         (number, offset) for number in range(PARTITIONS) for offset in range(3 + (number == 0))
     ]
-    assert not log.is_cut
+    assert not log.begins_after_deletion
 
 
 def test_reading_starts_at_a_time_and_reports_deleted_records(servers: str) -> None:
@@ -230,14 +230,14 @@ def test_reading_starts_at_a_time_and_reports_deleted_records(servers: str) -> N
         assert {(entry.offset, entry.time_ms) for entry in log.entries()} == {
             (offset, T0 + MINUTE_MS) for offset in (2, 3)
         }
-        assert not log.is_cut
+        assert not log.begins_after_deletion
     with AuditLog(servers, "audit", T0 + MINUTE_MS + 1, {}) as log:
         assert (log.records, list(log.entries())) == (0, [])
     admin = AdminClient({"bootstrap.servers": servers})
     (deletion,) = admin.delete_records([TopicPartition("audit", 1, 1)]).values()
     deletion.result(DEADLINE_S)
     with AuditLog(servers, "audit", T0, {}) as log:
-        assert log.is_cut
+        assert log.begins_after_deletion
         assert log.records == 11
 
 

@@ -11,7 +11,7 @@ from app.log.group_position import Bounds
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.figures import Gaps
 from app.log.inspection.requests import InspectionRequests, positions_of
-from logbroker.client.admin import EARLIEST, LATEST, Place, since
+from logbroker.client.admin import EARLIEST, LATEST, TopicAndPartition, since
 
 MESSAGES: Final = "messages"
 
@@ -120,15 +120,15 @@ def _partitions(query: BrowseQuery, cursor: Cursor | None, there: list[int]) -> 
 
 
 def _bounds(
-    requests: InspectionRequests, led: list[Place], deadline: Deadline, gaps: Gaps
+    requests: InspectionRequests, led: list[TopicAndPartition], deadline: Deadline, gaps: Gaps
 ) -> dict[int, Bounds]:
     lows = requests.offsets(led, EARLIEST, deadline)
     highs = requests.offsets(led, LATEST, deadline, is_committed=True)
     low_of, high_of = (positions_of(each, MESSAGES, deadline, gaps) for each in (lows, highs))
     return {
-        place[1]: Bounds(low_of[place].offset, max(low_of[place].offset, high_of[place].offset))
-        for place in led
-        if place in low_of and place in high_of
+        tp[1]: Bounds(low_of[tp].offset, max(low_of[tp].offset, high_of[tp].offset))
+        for tp in led
+        if tp in low_of and tp in high_of
     }
 
 
@@ -150,9 +150,11 @@ def _start_offsets(
         first = query.offset + (query.order is MessageOrder.NEWEST)
         return dict.fromkeys(bounds, first)
     if query.time_ms is not None:
-        places = [(query.topic, number) for number in bounds]
+        topic_partitions = [(query.topic, number) for number in bounds]
         spec = since(max(0, query.time_ms))
-        at = positions_of(requests.offsets(places, spec, deadline), MESSAGES, deadline, gaps)
+        at = positions_of(
+            requests.offsets(topic_partitions, spec, deadline), MESSAGES, deadline, gaps
+        )
         # Without such a record, and without an answer, for which there is a gap: the end.
         return {
             number: at[query.topic, number].offset

@@ -16,7 +16,7 @@ from logbroker.client.admin import (
     LATEST,
     GroupDescription,
     GroupMember,
-    Place,
+    TopicAndPartition,
     committed_offsets,
     consumer_lag,
     describe_group_answer,
@@ -59,18 +59,18 @@ class _GroupState(NamedTuple):
     """The answers of a group's coordinator; None is unknown."""
 
     description: GroupDescription | None
-    committed: Mapping[Place, int] | None
+    committed: Mapping[TopicAndPartition, int] | None
 
     @property
     def members(self) -> Sequence[GroupMember]:
         return () if self.description is None else self.description.members
 
     @property
-    def owners(self) -> Mapping[Place, str]:
+    def owners(self) -> Mapping[TopicAndPartition, str]:
         return {} if self.description is None else self.description.owners
 
     @property
-    def places(self) -> list[Place]:
+    def topic_partitions(self) -> list[TopicAndPartition]:
         return sorted((self.committed or {}).keys() | self.owners.keys())
 
 
@@ -119,11 +119,11 @@ def group_detail(requests: InspectionRequests, group: str, deadline: Deadline) -
     gaps = Gaps()
     state = _group_states(requests, [group], deadline, gaps)[group]
     is_dead = state.description is not None and state.description.state == DEAD
-    if is_dead and not state.places:
+    if is_dead and not state.topic_partitions:
         raise _unknown_group(group)
-    places = state.places
-    if len(places) > PARTITIONS_MAX:
-        gaps.add("partitions", f"limited to the first {PARTITIONS_MAX} of {len(places)}")
+    topic_partitions = state.topic_partitions
+    if len(topic_partitions) > PARTITIONS_MAX:
+        gaps.add("partitions", f"limited to the first {PARTITIONS_MAX} of {len(topic_partitions)}")
     if len(state.members) > MEMBERS_MAX:
         gaps.add("members", f"limited to the first {MEMBERS_MAX} of {len(state.members)}")
     ends = _log_ends(requests, [state], led, deadline, gaps)
@@ -134,14 +134,14 @@ def group_detail(requests: InspectionRequests, group: str, deadline: Deadline) -
         members=tuple(map(_without_slash, members[:MEMBERS_MAX])),
         partitions=tuple(
             GroupPartition(
-                topic=place[0],
-                number=place[1],
-                committed=committed.get(place),
-                end=ends.get(place),
-                lag=consumer_lag(committed.get(place), ends.get(place)),
-                owner=owners.get(place),
+                topic=tp[0],
+                number=tp[1],
+                committed=committed.get(tp),
+                end=ends.get(tp),
+                lag=consumer_lag(committed.get(tp), ends.get(tp)),
+                owner=owners.get(tp),
             )
-            for place in places[:PARTITIONS_MAX]
+            for tp in topic_partitions[:PARTITIONS_MAX]
         ),
         gaps=gaps.all(),
     )
@@ -169,7 +169,7 @@ def _group_ids(requests: InspectionRequests, deadline: Deadline, gaps: Gaps) -> 
 def _rows(
     requests: InspectionRequests,
     groups: Sequence[str],
-    led: frozenset[Place],
+    led: frozenset[TopicAndPartition],
     deadline: Deadline,
     gaps: Gaps,
 ) -> tuple[Group, ...]:
@@ -178,10 +178,12 @@ def _rows(
     return tuple(_row(group, each, ends) for group, each in states.items())
 
 
-def _led_partitions(requests: InspectionRequests, deadline: Deadline) -> frozenset[Place]:
+def _led_partitions(
+    requests: InspectionRequests, deadline: Deadline
+) -> frozenset[TopicAndPartition]:
     """Return the partitions that have a leader."""
     leaders = leaders_of(requests.metadata(deadline))
-    return frozenset(place for place, leader in leaders.items() if leader is not None)
+    return frozenset(tp for tp, leader in leaders.items() if leader is not None)
 
 
 def _group_states(
@@ -201,7 +203,7 @@ def _group_states(
 
 def _committed(
     future: "Future[ConsumerGroupTopicPartitions]", deadline: Deadline, gaps: Gaps
-) -> Mapping[Place, int] | None:
+) -> Mapping[TopicAndPartition, int] | None:
     answer = wait_for(future, _COMMITTED, deadline, gaps)
     if answer is None:
         return None
@@ -214,20 +216,20 @@ def _committed(
 def _log_ends(
     requests: InspectionRequests,
     groups: Collection[_GroupState],
-    led: frozenset[Place],
+    led: frozenset[TopicAndPartition],
     deadline: Deadline,
     gaps: Gaps,
-) -> dict[Place, int]:
+) -> dict[TopicAndPartition, int]:
     """Return the log ends of the partitions that groups read."""
-    wanted = sorted({place for state in groups for place in state.places} & led)
+    wanted = sorted({tp for state in groups for tp in state.topic_partitions} & led)
     if len(wanted) > ENDS_MAX:
         gaps.add(_LAG, f"too many partitions: the groups read more than {ENDS_MAX}")
     futures = requests.offsets(wanted[:ENDS_MAX], LATEST, deadline)
     ends = positions_of(futures, _LAG, deadline, gaps)
-    return {place: end.offset for place, end in ends.items()}
+    return {tp: end.offset for tp, end in ends.items()}
 
 
-def _row(group: str, state: _GroupState, ends: Mapping[Place, int]) -> Group:
+def _row(group: str, state: _GroupState, ends: Mapping[TopicAndPartition, int]) -> Group:
     description = state.description
     mirror = mirror_of(group, {each.client_id for each in state.members})
     return Group(
@@ -236,15 +238,17 @@ def _row(group: str, state: _GroupState, ends: Mapping[Place, int]) -> Group:
         protocol=None if description is None else description.assignor,
         coordinator=None if description is None else description.coordinator,
         members=None if description is None else len(state.members),
-        partitions=None if state.committed is None else len(state.places),
+        partitions=None if state.committed is None else len(state.topic_partitions),
         lag=_total_lag(state.committed, ends),
         is_mirror=mirror is not None,
         mirrors_to=None if mirror is None else mirror.destination,
     )
 
 
-def _total_lag(committed: Mapping[Place, int] | None, ends: Mapping[Place, int]) -> int | None:
+def _total_lag(
+    committed: Mapping[TopicAndPartition, int] | None, ends: Mapping[TopicAndPartition, int]
+) -> int | None:
     """Return the sum; None if one lag is unknown, or nothing is committed."""
     if not committed or committed.keys() - ends.keys():
         return None
-    return sum(consumer_lag(offset, ends[place]) or 0 for place, offset in committed.items())
+    return sum(consumer_lag(offset, ends[tp]) or 0 for tp, offset in committed.items())

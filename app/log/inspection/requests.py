@@ -29,7 +29,7 @@ from app.log.errors import LogUnavailable, NotInLog
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.figures import Gaps
 from app.log.lookup_clients import LookupClients
-from logbroker.client.admin import LogPosition, Place, log_position
+from logbroker.client.admin import LogPosition, TopicAndPartition, log_position
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class InspectionRequests:
 
     def offsets(
         self,
-        places: Iterable[Place],
+        topic_partitions: Iterable[TopicAndPartition],
         spec: OffsetSpec,
         deadline: Deadline,
         *,
@@ -102,7 +102,7 @@ class InspectionRequests:
 
         With `is_committed`, the end is the start of the first open transaction.
         """
-        requested = {TopicPartition(*place): spec for place in places}
+        requested = {TopicPartition(*tp): spec for tp in topic_partitions}
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         return (
             self._clients.admin.list_offsets(
@@ -168,16 +168,16 @@ def positions_of(
     figure: str,
     deadline: Deadline,
     gaps: Gaps,
-) -> dict[Place, LogPosition]:
+) -> dict[TopicAndPartition, LogPosition]:
     """Return positions by partition; a partition without an answer is omitted, with a gap."""
-    positions: dict[Place, LogPosition] = {}
-    for place, future in futures.items():
+    positions: dict[TopicAndPartition, LogPosition] = {}
+    for tp, future in futures.items():
         info = wait_for(future, figure, deadline, gaps)
         if info is None:
             continue
         position = log_position(info)
         if position is None:
-            gaps.add(figure, f"the leader of {place.topic}-{place.partition} does not answer")
+            gaps.add(figure, f"the leader of {tp.topic}-{tp.partition} does not answer")
             continue
-        positions[place.topic, place.partition] = position
+        positions[tp.topic, tp.partition] = position
     return positions

@@ -5,7 +5,7 @@ from typing import Final
 
 from app.config import Settings
 from app.log.inspection.figures import Gaps
-from logbroker.client.admin import Place
+from logbroker.client.admin import TopicAndPartition
 from logbroker.errors import LogbrokerError
 
 FIGURE: Final = "bytes"
@@ -33,12 +33,14 @@ class LogSizeReader:
             "request.timeout.ms": str(round(timeout_s * 1_000 / _BROKERS_TRIED)),
         }
 
-    def read(self, places: Iterable[Place], gaps: Gaps) -> Mapping[Place, int]:
+    def read(
+        self, topic_partitions: Iterable[TopicAndPartition], gaps: Gaps
+    ) -> Mapping[TopicAndPartition, int]:
         """Return the size of each log at its leader, as far as known."""
         # It imports kafka-python, which takes a fifth of the API's start-up time.
         from logbroker.client.raw import RawCluster, TopicPartition, log_sizes
 
-        wanted = [TopicPartition(*place) for place in places]
+        wanted = [TopicPartition(*tp) for tp in topic_partitions]
         if not wanted:
             return {}
         try:
@@ -49,4 +51,4 @@ class LogSizeReader:
             return {}
         if sizes.problem is not None:
             gaps.add(FIGURE, sizes.problem)
-        return {(*place,): size for place, size in sizes.of.items() if size is not None}
+        return {(*tp,): size for tp, size in sizes.of.items() if size is not None}

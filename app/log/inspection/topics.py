@@ -22,7 +22,7 @@ from app.log.inspection.figures import (
 from app.log.inspection.requests import InspectionRequests, positions_of, wait_for
 from app.log.inspection.sizes import FIGURE as BYTES
 from app.log.inspection.sizes import LogSizeReader
-from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, Place, since
+from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, TopicAndPartition, since
 
 PARTITIONS_MAX: Final = 1_000
 """Partitions of one page of a topic; each needs four lookups."""
@@ -118,54 +118,54 @@ def topic_detail(
     return TopicDetail(row, partitions, next_from, gaps.all())
 
 
-def _bounded(topics: Mapping[str, TopicMetadata], gaps: Gaps) -> list[Place]:
+def _bounded(topics: Mapping[str, TopicMetadata], gaps: Gaps) -> list[TopicAndPartition]:
     """Return the partitions with a leader, up to the limit of a page."""
-    places: list[Place] = []
+    topic_partitions: list[TopicAndPartition] = []
     for name, topic in topics.items():
         if topic.error is not None:
             gaps.add(_MESSAGES, f"topic {name}: {topic.error.str()}")
         led = _led(name, topic.partitions.values())
-        if len(places) + len(led) > PARTITIONS_OF_LIST_MAX:
+        if len(topic_partitions) + len(led) > PARTITIONS_OF_LIST_MAX:
             for figure in (_MESSAGES, BYTES):
                 gaps.add(figure, f"the page has more than {PARTITIONS_OF_LIST_MAX} partitions")
             break
-        places += led
-    return places
+        topic_partitions += led
+    return topic_partitions
 
 
-def _led(topic: str, partitions: Iterable[PartitionMetadata]) -> list[Place]:
+def _led(topic: str, partitions: Iterable[PartitionMetadata]) -> list[TopicAndPartition]:
     return [(topic, each.id) for each in partitions if each.leader >= 0]
 
 
 def _row(
     name: str,
     partitions: Collection[PartitionMetadata],
-    start_of: Mapping[Place, LogPosition],
-    end_of: Mapping[Place, LogPosition],
-    bytes_of: Mapping[Place, int],
+    start_of: Mapping[TopicAndPartition, LogPosition],
+    end_of: Mapping[TopicAndPartition, LogPosition],
+    bytes_of: Mapping[TopicAndPartition, int],
     retention: Retention | None,
 ) -> Topic:
-    places = [(name, each.id) for each in partitions]
+    topic_partitions = [(name, each.id) for each in partitions]
     spans = [
-        end_of[place].offset - start_of[place].offset
-        for place in places
-        if place in start_of and place in end_of
+        end_of[tp].offset - start_of[tp].offset
+        for tp in topic_partitions
+        if tp in start_of and tp in end_of
     ]
-    sizes = [bytes_of[place] for place in places if place in bytes_of]
+    sizes = [bytes_of[tp] for tp in topic_partitions if tp in bytes_of]
     return Topic(
         name=name,
         partitions=len(partitions),
         offline=sum(each.leader < 0 for each in partitions),
         under_replicated=sum(len(each.isrs) < len(each.replicas) for each in partitions),
-        messages=_sum(spans, places),
-        bytes=_sum(sizes, places),
+        messages=_sum(spans, topic_partitions),
+        bytes=_sum(sizes, topic_partitions),
         retention=retention,
     )
 
 
-def _sum(figures: Sequence[int], places: Sequence[Place]) -> int | None:
+def _sum(figures: Sequence[int], topic_partitions: Sequence[TopicAndPartition]) -> int | None:
     """Return the sum; None if one figure is missing."""
-    return sum(figures) if len(figures) == len(places) and places else None
+    return sum(figures) if len(figures) == len(topic_partitions) and topic_partitions else None
 
 
 def _offset(position: LogPosition | None) -> int | None:

@@ -4,10 +4,10 @@ It works with logbroker and with Apache Kafka from 1.0 on, with TLS and password
 Within one thread:
 
     with RawCluster({"bootstrap.servers": "log:9092"}) as cluster:
-        place = TopicPartition("events", 0)
-        start = cluster.offsets({place: EARLIEST})[place]
-        end = cluster.offsets({place: LATEST})[place]
-        with RawReader(cluster, place, start, end) as reader:
+        tp = TopicPartition("events", 0)
+        start = cluster.offsets({tp: EARLIEST})[tp]
+        end = cluster.offsets({tp: LATEST})[tp]
+        with RawReader(cluster, tp, start, end) as reader:
             for chunk in reader:
                 decode(chunk.records)
 """

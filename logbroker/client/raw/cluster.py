@@ -94,7 +94,7 @@ class RawCluster:
         found: dict[TopicPartition, int | None] = {}
 
         def attempt() -> None:
-            left = {place: time for place, time in at.items() if place not in found}
+            left = {tp: time for tp, time in at.items() if tp not in found}
             self._request_offsets(left, is_committed, found)
 
         retry(self.start_timer("asking for offsets"), attempt)
@@ -117,34 +117,36 @@ class RawCluster:
         """Start the timeout of one operation."""
         return RetryTimer(what, self._timeout_s, self.settings.retry_backoff_s)
 
-    def leader(self, place: TopicPartition) -> tuple[TopicDescription, Leader]:
+    def leader(self, tp: TopicPartition) -> tuple[TopicDescription, Leader]:
         """Return the topic of a partition, and the partition's leader, from cached metadata.
 
         Raises:
             UnknownTopic: the topic or the partition does not exist.
             AttemptFailed: the partition has no leader, or no broker answered.
         """
-        view = self._views.get(place.topic) or self._fetch_metadata([place.topic])[place.topic]
-        if place.partition not in view.plan.partitions:
-            self.invalidate(place.topic)
-            raise UnknownTopic(f"topic {place.topic!r} has no partition {place.partition}")
-        if place.partition not in view.leaders:
-            self.invalidate(place.topic)
-            raise AttemptFailed(f"{place} has no leader")
-        return view.plan, view.leaders[place.partition]
+        view = self._views.get(tp.topic) or self._fetch_metadata([tp.topic])[tp.topic]
+        if tp.partition not in view.plan.partitions:
+            self.invalidate(tp.topic)
+            raise UnknownTopic(f"topic {tp.topic!r} has no partition {tp.partition}")
+        if tp.partition not in view.leaders:
+            self.invalidate(tp.topic)
+            raise AttemptFailed(f"{tp} has no leader")
+        return view.plan, view.leaders[tp.partition]
 
-    def fetch_leaders(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Leader]:
+    def fetch_leaders(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Leader]:
         """Return the leaders of partitions from fresh metadata, for those that have one.
 
         Raises:
             UnknownTopic: a topic does not exist.
             AttemptFailed: no broker answered.
         """
-        views = self._fetch_metadata({place.topic for place in places})
+        views = self._fetch_metadata({tp.topic for tp in topic_partitions})
         return {
-            place: views[place.topic].leaders[place.partition]
-            for place in places
-            if place.partition in views[place.topic].leaders
+            tp: views[tp.topic].leaders[tp.partition]
+            for tp in topic_partitions
+            if tp.partition in views[tp.topic].leaders
         }
 
     def invalidate(self, topic: str) -> None:
@@ -227,12 +229,12 @@ class RawCluster:
                 failures.append(failure)
                 self._invalidate_all(wanted)
                 continue
-            for place, code, offset in parse_list_offsets(answer):
+            for tp, code, offset in parse_list_offsets(answer):
                 if code == NONE:
-                    found[place] = offset
+                    found[tp] = offset
                     continue
-                self.invalidate(place.topic)
-                error = error_for_code(f"the offsets of {place}", code)
+                self.invalidate(tp.topic)
+                error = error_for_code(f"the offsets of {tp}", code)
                 if not isinstance(error, AttemptFailed):
                     raise error
                 failures.append(error)
@@ -242,16 +244,16 @@ class RawCluster:
     def _by_leader(
         self, at: Mapping[TopicPartition, int]
     ) -> dict[BrokerAddress, dict[TopicPartition, WantedOffset]]:
-        unknown = {place.topic for place in at} - self._views.keys()
+        unknown = {tp.topic for tp in at} - self._views.keys()
         if unknown:
             self._fetch_metadata(unknown)
         by_leader: dict[BrokerAddress, dict[TopicPartition, WantedOffset]] = {}
-        for place, timestamp_ms in at.items():
-            _, leader = self.leader(place)
+        for tp, timestamp_ms in at.items():
+            _, leader = self.leader(tp)
             wanted = WantedOffset(timestamp_ms, leader.epoch)
-            by_leader.setdefault(leader.address, {})[place] = wanted
+            by_leader.setdefault(leader.address, {})[tp] = wanted
         return by_leader
 
-    def _invalidate_all(self, places: Iterable[TopicPartition]) -> None:
-        for place in places:
-            self.invalidate(place.topic)
+    def _invalidate_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        for tp in topic_partitions:
+            self.invalidate(tp.topic)

@@ -29,31 +29,31 @@ class LogSizes(NamedTuple):
     problem: str | None
 
 
-def log_sizes(cluster: RawCluster, places: Iterable[TopicPartition]) -> LogSizes:
+def log_sizes(cluster: RawCluster, topic_partitions: Iterable[TopicPartition]) -> LogSizes:
     """Return the size of each partition's log, without replicas.
 
     Takes up to the cluster's timeout, and keeps the sizes received until then.
     """
-    wanted = frozenset(places)
+    wanted = frozenset(topic_partitions)
     found: dict[TopicPartition, int | None] = {}
     timer = cluster.start_timer("asking for the sizes of logs")
     try:
         retry(timer, lambda: _request_sizes(cluster, wanted - found.keys(), timer, found))
     except ClientError as error:
         return LogSizes(found, str(error))
-    missing = sorted(place for place, size in found.items() if size is None)
+    missing = sorted(tp for tp, size in found.items() if size is None)
     # Before version 3, the response is empty for users without permission.
     return LogSizes(found, f"the leader of {missing[0]} reports no size" if missing else None)
 
 
 def _request_sizes(
     cluster: RawCluster,
-    places: frozenset[TopicPartition],
+    topic_partitions: frozenset[TopicPartition],
     timer: RetryTimer,
     found: dict[TopicPartition, int | None],
 ) -> None:
     """Add the received sizes to `found`; raise if some requests failed."""
-    by_leader, failure = _by_leader(cluster, places)
+    by_leader, failure = _by_leader(cluster, topic_partitions)
     for address, led in by_leader.items():
         if not timer.remaining_s:
             raise failure or ConnectionFailed(f"timeout before the request to {address}")
@@ -67,21 +67,21 @@ def _request_sizes(
 
 
 def _by_leader(
-    cluster: RawCluster, places: frozenset[TopicPartition]
+    cluster: RawCluster, topic_partitions: frozenset[TopicPartition]
 ) -> tuple[dict[BrokerAddress, list[TopicPartition]], AttemptFailed | None]:
     """Return the partitions of each leader, and the failure of one without a leader."""
     by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
-    leaders = cluster.fetch_leaders(places)
-    for place in sorted(leaders):
-        by_leader.setdefault(leaders[place].address, []).append(place)
-    leaderless = sorted(places - leaders.keys())
+    leaders = cluster.fetch_leaders(topic_partitions)
+    for tp in sorted(leaders):
+        by_leader.setdefault(leaders[tp].address, []).append(tp)
+    leaderless = sorted(topic_partitions - leaders.keys())
     return by_leader, AttemptFailed(f"{leaderless[0]} has no leader") if leaderless else None
 
 
-def _make_request(places: Iterable[TopicPartition]) -> Any:
+def _make_request(topic_partitions: Iterable[TopicPartition]) -> Any:
     topics = [
-        _Topic(topic=topic, partitions=[place.partition for place in of_topic])
-        for topic, of_topic in groupby(places, lambda place: place.topic)
+        _Topic(topic=topic, partitions=[tp.partition for tp in of_topic])
+        for topic, of_topic in groupby(topic_partitions, lambda tp: tp.topic)
     ]
     return DescribeLogDirsRequest(topics=topics)
 

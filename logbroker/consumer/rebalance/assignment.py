@@ -58,6 +58,6 @@ def _ranges(threads: Sequence[str], partitions: int) -> list[tuple[str, int, int
     """Return each thread with its range [start, end) of the partitions."""
     each, extra = divmod(partitions, len(threads))
     return [
-        (thread, place * each + min(place, extra), (place + 1) * each + min(place + 1, extra))
-        for place, thread in enumerate(threads)
+        (thread, tp * each + min(tp, extra), (tp + 1) * each + min(tp + 1, extra))
+        for tp, thread in enumerate(threads)
     ]

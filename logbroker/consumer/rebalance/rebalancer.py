@@ -22,9 +22,9 @@ class ReadRegistries:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Revoke and commit `places`, release the owned ones, then call `released`."""
+    """Revoke and commit `topic_partitions`, release the owned ones, then call `released`."""
 
-    places: frozenset[TopicPartition]
+    topic_partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,12 @@ class Rebalancer:
         """Reset after the loss of the session, which ends registration and ownership."""
         self._forget()
 
-    def registration_lost(self, retry_s: float) -> None:
-        """Register again at `retry_s`: the registration is missing, but the session is alive.
+    def registration_lost(self, retry_at_s: float) -> None:
+        """Register again at `retry_at_s`: the registration is missing, but the session is alive.
 
         Ownership remains, except for partitions that the last step may have released.
         """
-        self.failed(retry_s)
+        self.failed(retry_at_s)
         self._phase = _Phase.ABSENT
 
     def registered(self, consumer_id: str) -> None:
@@ -168,9 +168,9 @@ class Rebalancer:
         self._is_started = False
         self._phase = _Phase.STARTING
 
-    def refused(self, retry_s: float) -> None:
-        """Record that a partition has another owner: release all, read again at `retry_s`."""
-        self._refused_until_s = retry_s
+    def refused(self, retry_at_s: float) -> None:
+        """Record that a partition has another owner: release all, read again at `retry_at_s`."""
+        self._refused_until_s = retry_at_s
         self._phase = _Phase.RELEASING
 
     def started(self) -> None:
@@ -178,8 +178,8 @@ class Rebalancer:
         self._is_started = True
         self._phase = _Phase.SETTLED
 
-    def failed(self, retry_s: float) -> None:
-        """Record that the step may be done, in part or not at all; continue at `retry_s`."""
+    def failed(self, retry_at_s: float) -> None:
+        """Record that the step may be done, in part or not at all; continue at `retry_at_s`."""
         if self._phase is _Phase.CLAIMING:
             self._phase = _Phase.RELEASING
-        self._pause_until_s = retry_s
+        self._pause_until_s = retry_at_s

@@ -11,7 +11,7 @@ RETRY_MAX_S: Final = 30.0
 AGE_EXACTNESS: Final = 32
 """A record's age is exact to this part of the oldest one's age, or to the interval of updates."""
 
-Place = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 """A topic and the number of one of its partitions."""
 
 
@@ -71,21 +71,21 @@ class PartitionBackoff:
     """Pauses partitions whose record was rejected or cannot be read, while the others continue."""
 
     def __init__(self) -> None:
-        self._until: dict[Place, tuple[float, float]] = {}
+        self._until: dict[TopicAndPartition, tuple[float, float]] = {}
 
-    def pause(self, place: Place, now_s: float, *, has_moved: bool) -> float:
+    def pause(self, tp: TopicAndPartition, now_s: float, *, has_moved: bool) -> float:
         """Pause a partition; return for how long.
 
         The time doubles with each failure, unless the partition has moved since the previous one.
         """
-        _, last_s = self._until.get(place, (0.0, 0.0))
+        _, last_s = self._until.get(tp, (0.0, 0.0))
         pause_s = RETRY_S if has_moved or not last_s else min(2 * last_s, RETRY_MAX_S)
-        self._until[place] = now_s + pause_s, pause_s
+        self._until[tp] = now_s + pause_s, pause_s
         return pause_s
 
-    def is_paused(self, place: Place, now_s: float) -> bool:
+    def is_paused(self, tp: TopicAndPartition, now_s: float) -> bool:
         """Whether a partition is not to be read yet."""
-        until_s, _ = self._until.get(place, (0.0, 0.0))
+        until_s, _ = self._until.get(tp, (0.0, 0.0))
         return now_s < until_s
 
 
@@ -125,13 +125,15 @@ class UncopiedSince:
             ends.append((now_s, end))
 
 
-def format_places(places: Iterable[Place]) -> str:
+def format_partitions(topic_partitions: Iterable[TopicAndPartition]) -> str:
     """Return partitions as short text, consecutive ones as ranges: `clicks-0..15,logs-0`."""
-    runs = groupby(enumerate(sorted(places)), key=lambda each: (each[1][0], each[1][1] - each[0]))
-    return ",".join(_format_run([place for _, place in run]) for _, run in runs)
+    runs = groupby(
+        enumerate(sorted(topic_partitions)), key=lambda each: (each[1][0], each[1][1] - each[0])
+    )
+    return ",".join(_format_run([tp for _, tp in run]) for _, run in runs)
 
 
-def _format_run(places: list[Place]) -> str:
-    topic, first = places[0]
-    last = places[-1][1]
+def _format_run(topic_partitions: list[TopicAndPartition]) -> str:
+    topic, first = topic_partitions[0]
+    last = topic_partitions[-1][1]
     return f"{topic}-{first}" if first == last else f"{topic}-{first}..{last}"

@@ -129,14 +129,18 @@ class SchemaRegistry:
         """
         return self._found_or_newest(lambda state: state.schema(schema_id), schema_id)
 
-    def places(self, schema_id: int, *, with_deleted: bool = False) -> list[tuple[str, int]]:
-        """Subject and version of each place where a schema is registered; sorted.
+    def subject_versions(
+        self, schema_id: int, *, with_deleted: bool = False
+    ) -> list[tuple[str, int]]:
+        """Subject and version of every version by which a schema is registered; sorted.
 
         Raises:
             SchemaNotFound: no schema has this id.
             StoreUnavailable: it is unknown here, and the log is unreachable.
         """
-        found = self._found_or_newest(lambda state: state.places(schema_id) or None, schema_id)
+        found = self._found_or_newest(
+            lambda state: state.subject_versions(schema_id) or None, schema_id
+        )
         return [(each.subject, each.version) for each in found if with_deleted >= each.is_deleted]
 
     def register(self, subject: str, new: SchemaText, normalize: bool = False) -> RegisteredSchema:

@@ -68,7 +68,7 @@ class _Schema:
     """A schema with its id, which is never reused."""
 
     text: SchemaText
-    places: set[tuple[str, int]] = field(default_factory=set)
+    subject_versions: set[tuple[str, int]] = field(default_factory=set)
 
 
 class RegistryState:
@@ -130,13 +130,16 @@ class RegistryState:
         if not 1 <= schema_id <= len(self._schemas):
             return None
         known = self._schemas[schema_id - 1]
-        return known.text if known.places else None
+        return known.text if known.subject_versions else None
 
-    def places(self, schema_id: int) -> list[RegisteredSchema]:
+    def subject_versions(self, schema_id: int) -> list[RegisteredSchema]:
         """Where a schema is registered, soft-deleted versions included; sorted."""
         if not 1 <= schema_id <= len(self._schemas):
             return []
-        return [self._registered(*place) for place in sorted(self._schemas[schema_id - 1].places)]
+        return [
+            self._registered(*each)
+            for each in sorted(self._schemas[schema_id - 1].subject_versions)
+        ]
 
     def id_of(self, schema: SchemaText) -> int | None:
         """The id that a schema has, or had before its permanent deletion."""
@@ -158,7 +161,7 @@ class RegistryState:
     def referrers(self, subject: str, version: int) -> Iterator[RegisteredSchema]:
         """Every version that references this one, soft-deleted ones included."""
         for schema_id in sorted(self._referrers.get((subject, version), ())):
-            yield from self.places(schema_id)
+            yield from self.subject_versions(schema_id)
 
     def _apply(self, key: bytes | None, value: bytes | None, cluster: bytes) -> Outcome:
         if key is None or value is None or (decided := parse(key, value)) is None:
@@ -222,8 +225,8 @@ class RegistryState:
             self.text_bytes += change.schema.size_bytes
             self._ids[change.schema] = change.id
             for reference in change.schema.references:
-                self._referrers.setdefault(_place(reference), set()).add(change.id)
-        self._schemas[change.id - 1].places.add((change.subject, change.version))
+                self._referrers.setdefault(_subject_version(reference), set()).add(change.id)
+        self._schemas[change.id - 1].subject_versions.add((change.subject, change.version))
         self._subjects.setdefault(change.subject, {})[change.version] = _Version(change.id)
 
     def _delete(self, subject: str, version: int, is_permanent: bool) -> None:
@@ -232,10 +235,10 @@ class RegistryState:
             versions[version].is_deleted = True
             return
         known = versions.pop(version)
-        self._schemas[known.id - 1].places.discard((subject, version))
+        self._schemas[known.id - 1].subject_versions.discard((subject, version))
         if not versions:
             del self._subjects[subject]
 
 
-def _place(reference: Reference) -> tuple[str, int]:
+def _subject_version(reference: Reference) -> tuple[str, int]:
     return reference.subject, reference.version

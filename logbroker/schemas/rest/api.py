@@ -92,18 +92,18 @@ def _schema_itself(registry: SchemaRegistry, request: RestRequest) -> Any:
 
 
 def _schema_subjects(registry: SchemaRegistry, request: RestRequest) -> Any:
-    return request.page(sorted({subject for subject, _ in _places(registry, request)}))
+    return request.page(sorted({subject for subject, _ in _subject_versions(registry, request)}))
 
 
 def _schema_versions(registry: SchemaRegistry, request: RestRequest) -> Any:
-    places = request.page(_places(registry, request))
-    return [{"subject": subject, "version": version} for subject, version in places]
+    versions = request.page(_subject_versions(registry, request))
+    return [{"subject": subject, "version": version} for subject, version in versions]
 
 
-def _places(registry: SchemaRegistry, request: RestRequest) -> list[tuple[str, int]]:
-    places = registry.places(request.schema_id(), with_deleted=request.flag("deleted"))
+def _subject_versions(registry: SchemaRegistry, request: RestRequest) -> list[tuple[str, int]]:
+    versions = registry.subject_versions(request.schema_id(), with_deleted=request.flag("deleted"))
     wanted = request.query.get("subject")
-    return [place for place in places if wanted in (None, "", place[0])]
+    return [each for each in versions if wanted in (None, "", each[0])]
 
 
 def _subjects(registry: SchemaRegistry, request: RestRequest) -> Any:
@@ -278,5 +278,5 @@ def _text_document(schema: SchemaText) -> dict[str, Any]:
 
 
 def _document(found: RegisteredSchema) -> dict[str, Any]:
-    place = {"subject": found.subject, "version": found.version, "id": found.id}
-    return {**place, **_text_document(found.schema)}
+    members = {"subject": found.subject, "version": found.version, "id": found.id}
+    return {**members, **_text_document(found.schema)}

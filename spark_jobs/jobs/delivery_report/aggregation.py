@@ -63,9 +63,9 @@ def _results(outcomes: DataFrame, local_origin: str) -> DataFrame:
     last = outcomes.groupBy("origin", "owedPartition", "owedOffset").agg(
         sql.max(sql.struct("offset", "outcome", "settledTime", "digest")).alias("last")
     )
-    places = last.select("origin", "owedPartition", "owedOffset", "last.*")
+    positions = last.select("origin", "owedPartition", "owedOffset", "last.*")
     # Old outcomes have no digest, so mirrored ones cannot be matched.
-    keyed = places.withColumns(_key("owedPartition", "owedOffset", local_origin)).dropna(
+    keyed = positions.withColumns(_key("owedPartition", "owedOffset", local_origin)).dropna(
         subset=["keyFirst"]
     )
     return keyed.groupBy(*_KEY).agg(sql.max(_result()).alias("result"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -121,13 +121,16 @@ class ArchiveTopic:
                 plan = cluster.topics([self.topic])[self.topic]
             except UnknownTopic:
                 return {}
-            places = [TopicPartition(self.topic, each) for each in plan.partitions]
-            lows = cluster.offsets(dict.fromkeys(places, EARLIEST))
-            highs = cluster.offsets(dict.fromkeys(places, LATEST))
-        return {each.partition: OffsetBounds(lows[each] or 0, highs[each] or 0) for each in places}
+            topic_partitions = [TopicPartition(self.topic, each) for each in plan.partitions]
+            lows = cluster.offsets(dict.fromkeys(topic_partitions, EARLIEST))
+            highs = cluster.offsets(dict.fromkeys(topic_partitions, LATEST))
+        return {
+            each.partition: OffsetBounds(lows[each] or 0, highs[each] or 0)
+            for each in topic_partitions
+        }
 
     def publish(
-        self, key: bytes, partition: int, records: Iterable[ArchivedRecord], place: str
+        self, key: bytes, partition: int, records: Iterable[ArchivedRecord], source: str
     ) -> int:
         """Publish records to a partition in their order; their number, once all are acknowledged.
 
@@ -141,7 +144,7 @@ class ArchiveTopic:
                 "partition": partition,
                 # Timestamps of records cannot be before 1970.
                 "timestamp": max(0, record.timestamp_ms),
-                "headers": archive_headers(record, place),
+                "headers": archive_headers(record, source),
             }
             for record in records
         )
@@ -154,8 +157,10 @@ class ArchiveTopic:
         """
         if not offsets:
             return
-        places = [Place(self.topic, partition, offset) for partition, offset in offsets.items()]
-        answers = self._admin.delete_records(places, request_timeout=_TIMEOUT_S)
+        topic_partitions = [
+            PartitionOffset(self.topic, partition, offset) for partition, offset in offsets.items()
+        ]
+        answers = self._admin.delete_records(topic_partitions, request_timeout=_TIMEOUT_S)
         for answer in answers.values():
             try:
                 answer.result(_TIMEOUT_S)

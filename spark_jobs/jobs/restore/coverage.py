@@ -91,8 +91,8 @@ def read_coverage(commits: Iterable[Commit], topic: str) -> dict[int, Coverage]:
         now = positions[topic]
         lost = _missing(commit.report, topic)
         for partition, end in now.offsets.items():
-            place = (topic, partition)
-            files = [each for each in commit.added if (each.topic, each.partition) == place]
+            tp = (topic, partition)
+            files = [each for each in commit.added if (each.topic, each.partition) == tp]
             known = found.get(partition)
             if known is None or known.topic_id != now.topic_id:
                 known = _first(now.topic_id, end, files, is_recreated=known is not None)
@@ -121,10 +121,10 @@ def _missing(report: Mapping[str, Any], topic: str) -> dict[int, list[Gap]]:
     return found
 
 
-def describe_gaps(gaps: Iterable[Gap], place: str, below: int) -> str:
+def describe_gaps(gaps: Iterable[Gap], source: str, below: int) -> str:
     """The gaps of a partition as text: the first ones, and the number of the rest."""
     texts = [
-        f"{place} from offset {max(gap.start, 0)} to {below if gap.end is None else gap.end}: "
+        f"{source} from offset {max(gap.start, 0)} to {below if gap.end is None else gap.end}: "
         f"{gap.why}"
         for gap in gaps
     ]

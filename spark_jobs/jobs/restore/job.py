@@ -74,15 +74,15 @@ class Restore:
 
     def missing_text(self, request: RestoreRequest) -> str | None:
         """What the table lacks of the requested records, as text; None if it has all."""
-        place = f"{DELIVERY_LOG}-{request.partition}"
+        source = f"{DELIVERY_LOG}-{request.partition}"
         covered = self._coverage.get(request.partition)
         if covered is None:
             # The owner of the replay reads this text, so it does not name the table.
-            return f"nothing of {place} was ever loaded"
+            return f"nothing of {source} was ever loaded"
         if None not in (ids := {covered.topic_id, self._log.topic_id}) and len(ids) > 1:
             return f"{DELIVERY_LOG} was recreated after it was loaded"
         gaps = covered.gaps_in_window(request.start_ms, request.below)
-        return describe_gaps(gaps, place, request.below) if gaps else None
+        return describe_gaps(gaps, source, request.below) if gaps else None
 
     def publish_window(self, request: RestoreRequest) -> RestoredRange:
         """Publish the requested records.

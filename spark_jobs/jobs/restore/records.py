@@ -80,8 +80,8 @@ def _bytes(value: bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def archive_headers(record: ArchivedRecord, place: str) -> list[Header]:
-    """The headers for publishing a record again; `place` is its topic and partition.
+def archive_headers(record: ArchivedRecord, source: str) -> list[Header]:
+    """The headers for publishing a record again; `source` is its topic and partition.
 
     The audit mark is removed, or the record would be counted again. A record without a usable event
     id gets its original place in the log as its id.
@@ -91,7 +91,7 @@ def archive_headers(record: ArchivedRecord, place: str) -> list[Header]:
     if _is_usable(dict(headers).get(EVENT_ID)):
         return headers
     others = [each for each in headers if each[0] != EVENT_ID]
-    return [*others, (EVENT_ID, f"{place}-{record.offset}".encode())]
+    return [*others, (EVENT_ID, f"{source}-{record.offset}".encode())]
 
 
 def _is_usable(event_id: bytes | None) -> bool:

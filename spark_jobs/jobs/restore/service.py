@@ -93,8 +93,8 @@ class ReplayService:
 
     def report_restored(self, replay_id: str, partition: int, start: int, end: int) -> bool:
         """Report where a replay's records are; False if it is no longer waiting."""
-        place = {"partition": partition, "startOffset": start, "endOffset": end}
-        return self._put(f"/replays/{quote(replay_id, safe='')}/restoration", place)
+        offsets = {"partition": partition, "startOffset": start, "endOffset": end}
+        return self._put(f"/replays/{quote(replay_id, safe='')}/restoration", offsets)
 
     def report_missing(self, replay_id: str, text: str) -> bool:
         """Report which records are missing; False if the replay is no longer waiting."""

@@ -43,7 +43,7 @@ _UP_TO: Final = (EqualTo, EqualNullSafe, LessThan, LessThanOrEqual, In)
 class Narrowing:
     """The usable filters of a query."""
 
-    on_places: tuple[Filter, ...] = ()
+    on_partitions: tuple[Filter, ...] = ()
     """Filters on topic or partition."""
 
     offset_min: int | None = None
@@ -70,9 +70,10 @@ class Narrowing:
         return [self._narrow(each, found) for each in ranges if self._passes(each)]
 
     def _passes(self, one: OffsetRange) -> bool:
-        places = {"topic": one.topic, "partition": one.partition}
+        topic_partitions = {"topic": one.topic, "partition": one.partition}
         return all(
-            _COMPARED[type(each)](places[_column(each)], _value(each)) for each in self.on_places
+            _COMPARED[type(each)](topic_partitions[_column(each)], _value(each))
+            for each in self.on_partitions
         )
 
     def _narrow(self, one: OffsetRange, found: Mapping[TopicPartition, int | None]) -> OffsetRange:
@@ -94,7 +95,7 @@ def parse_filters(filters: Iterable[Filter]) -> Narrowing:
     of_time = [each for each in usable if _column(each) == "timestamp"]
     time_min = max(_least(of_time), default=None)
     return Narrowing(
-        on_places=tuple(each for each in usable if _column(each) in ("topic", "partition")),
+        on_partitions=tuple(each for each in usable if _column(each) in ("topic", "partition")),
         offset_min=max(_least(of_offset), default=None),
         offset_max=min(_greatest(of_offset), default=None),
         time_min_ms=None if time_min is None else _floor_ms(time_min),

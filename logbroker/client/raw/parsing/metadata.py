@@ -124,14 +124,14 @@ def make_list_offsets_request(
             name=topic,
             partitions=[
                 _Topic.ListOffsetsPartition(
-                    partition_index=place.partition,
-                    current_leader_epoch=wanted[place].leader_epoch,
-                    timestamp=wanted[place].timestamp_ms,
+                    partition_index=tp.partition,
+                    current_leader_epoch=wanted[tp].leader_epoch,
+                    timestamp=wanted[tp].timestamp_ms,
                 )
-                for place in places
+                for tp in topic_partitions
             ],
         )
-        for topic, places in groupby(sorted(wanted), lambda place: place.topic)
+        for topic, topic_partitions in groupby(sorted(wanted), lambda tp: tp.topic)
     ]
     level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
     return ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=level, topics=topics)

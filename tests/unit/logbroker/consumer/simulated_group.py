@@ -79,10 +79,10 @@ class SimulatedConsumer:
         self._proof: tuple[float, int, Session] | None = None
         world.watchers.append(self)
 
-    def delivers(self, place: TopicPartition) -> bool:
+    def delivers(self, tp: TopicPartition) -> bool:
         """Whether a message of the partition would be handed out now."""
         return (
-            place in self.delivering
+            tp in self.delivering
             and self.lease is not None
             and self.lease.is_valid(self.world.now_s)
         )
@@ -189,25 +189,25 @@ class SimulatedConsumer:
 
     def _release(self) -> Iterator[None]:
         self.delivering = {}
-        for place, (session, _) in list(self.world.owners.items()):
+        for tp, (session, _) in list(self.world.owners.items()):
             yield
             if not self._may_write():
                 return
             if session is self.session:
-                del self.world.owners[place]
+                del self.world.owners[tp]
                 self.world.notify()
         self.rebalancer.released()
 
     def _claim(self, assignment: Assignment) -> Iterator[None]:
-        for place, thread in assignment.items():
+        for tp, thread in assignment.items():
             yield
             if not self._may_write():
                 return
             assert self.session is not None
-            if place in self.world.owners:
+            if tp in self.world.owners:
                 self.rebalancer.refused(self.world.now_s + BACKOFF_S)
                 return
-            self.world.owners[place] = (self.session, thread)
+            self.world.owners[tp] = (self.session, thread)
         self.rebalancer.claimed()
 
     def _begin(self, assignment: Assignment) -> Iterator[None]:

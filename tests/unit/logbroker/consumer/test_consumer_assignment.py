@@ -49,7 +49,7 @@ def test_a_consumer_that_is_not_registered_reads_nothing() -> None:
 
 @given(views)
 def test_every_partition_of_a_topic_that_is_read_comes_up_exactly_once(view: GroupView) -> None:
-    given_out = [place for each in view.consumers for place in assign_partitions(view, each)]
+    given_out = [tp for each in view.consumers for tp in assign_partitions(view, each)]
     read = {topic for subscription in view.consumers.values() for topic in subscription}
     wanted = {
         (topic, partition)

@@ -112,9 +112,9 @@ class GroupMachine(RuleBasedStateMachine):
     def no_partition_is_delivered_twice(self) -> None:
         for topic, count in self.world.partitions.items():
             for partition in range(count):
-                place = (topic, partition)
-                delivering = [each.name for each in self.consumers if each.delivers(place)]
-                assert len(delivering) <= 1, (place, delivering)
+                tp = (topic, partition)
+                delivering = [each.name for each in self.consumers if each.delivers(tp)]
+                assert len(delivering) <= 1, (tp, delivering)
 
     def teardown(self) -> None:
         """Once nothing happens any more, every partition is delivered, and by its owner alone."""
@@ -133,12 +133,11 @@ class GroupMachine(RuleBasedStateMachine):
     def _check_owners(self) -> None:
         for topic, count in self.world.partitions.items():
             readers = [each for each in self.consumers if topic in each.subscription]
-            for place in ((topic, partition) for partition in range(count)):
-                owners = [each for each in self.consumers if each.delivers(place)]
-                assert len(owners) == (1 if readers else 0), (place, owners)
+            for tp in ((topic, partition) for partition in range(count)):
+                owners = [each for each in self.consumers if each.delivers(tp)]
+                assert len(owners) == (1 if readers else 0), (tp, owners)
                 assert all(
-                    self.world.owners[place] == (each.session, each.delivering[place])
-                    for each in owners
+                    self.world.owners[tp] == (each.session, each.delivering[tp]) for each in owners
                 )
 
     def _dead_members(self) -> bool:

@@ -121,10 +121,10 @@ def test_the_longest_names_there_are_fit_zookeepers_requests(join: Join) -> None
     member = Member(join().session, GROUP_ID_LENGTH_MAX * "\U0001f600")
     topic = 249 * "t"
     member.registries.register(member.consumer_id, {topic: 1})
-    places = [(topic, number) for number in range(150)]
-    assert member.registries.claim(dict.fromkeys(places, f"{member.consumer_id}-0"))
-    member.registries.release(places, dict.fromkeys(places, 2**63 - 1))
-    assert len(member.registries.load_offsets(places)) == len(places)
+    topic_partitions = [(topic, number) for number in range(150)]
+    assert member.registries.claim(dict.fromkeys(topic_partitions, f"{member.consumer_id}-0"))
+    member.registries.release(topic_partitions, dict.fromkeys(topic_partitions, 2**63 - 1))
+    assert len(member.registries.load_offsets(topic_partitions)) == len(topic_partitions)
 
 
 def test_a_release_stores_the_offsets_of_what_was_owned_and_of_nothing_else(join: Join) -> None:

@@ -260,8 +260,8 @@ def test_the_log_cached_in_a_template_is_kept_for_the_next_request(version: int)
     decoder = ProduceDecoder()
     template = decoded(single(version), decoder.decode)[0].template
     assert template is not None
-    assert template.log is None
-    template.log = "the log of events-0"
+    assert template.cached_partition is None
+    template.cached_partition = "the log of events-0"
     # Three widths of a compact length, there and back: they share what is known.
     for size in (5, 200, 20_000, 5, 200):
         request, _ = decoded(single(version, b"b" * size), decoder.decode)

@@ -38,8 +38,8 @@ def test_every_batch_is_nonempty_and_near_the_limit(
     starts = {TopicPartition("t", at): start for at, (start, _) in enumerate(partitions)}
     ends = {TopicPartition("t", at): sum(each) for at, each in enumerate(partitions)}
     taken = limit_ends(most, starts, ends)
-    assert all(starts[place] <= end <= ends[place] for place, end in taken.items())
-    count = sum(taken[place] - starts[place] for place in taken)
+    assert all(starts[tp] <= end <= ends[tp] for tp, end in taken.items())
+    count = sum(taken[tp] - starts[tp] for tp in taken)
     assert count <= most + len(partitions)
     assert (count > 0) == any(size for _, size in partitions)
 

@@ -9,8 +9,8 @@ from logbroker.mirror.domain.partitions import (
     RETRY_S,
     PartitionBackoff,
     PartitionProgress,
-    Place,
-    format_places,
+    TopicAndPartition,
+    format_partitions,
 )
 from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.sender import PRODUCER_KNOWN_S, PartitionCopy
@@ -34,15 +34,15 @@ def test_no_position_is_above_a_record_in_flight(
     shape: tuple[list[int], list[int]],
 ) -> None:
     gaps, order = shape
-    offsets = [sum(gaps[: place + 1]) for place in range(len(gaps))]
+    offsets = [sum(gaps[: tp + 1]) for tp in range(len(gaps))]
     progress = PartitionProgress(0)
     for offset in offsets:
         progress.record_sent(offset)
     left = set(offsets)
-    for place in order:
+    for tp in order:
         assert progress.position == min(left)
-        progress.record_acknowledged(offsets[place])
-        left.remove(offsets[place])
+        progress.record_acknowledged(offsets[tp])
+        left.remove(offsets[tp])
     assert progress.is_idle
     assert progress.position == offsets[-1] + 1
 
@@ -90,7 +90,7 @@ def test_progress_resets_the_pause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "text"),
+    ("topic_partitions", "text"),
     [
         ([], ""),
         ([("clicks", 3)], "clicks-3"),
@@ -100,5 +100,7 @@ def test_progress_resets_the_pause() -> None:
         ([("clicks-0", 1), ("clicks", 0)], "clicks-0,clicks-0-1"),
     ],
 )
-def test_consecutive_partitions_are_formatted_as_ranges(places: list[Place], text: str) -> None:
-    assert format_places(places) == text
+def test_consecutive_partitions_are_formatted_as_ranges(
+    topic_partitions: list[TopicAndPartition], text: str
+) -> None:
+    assert format_partitions(topic_partitions) == text

@@ -49,7 +49,7 @@ def test_a_schema_has_one_id_in_all_subjects(registry: SchemaRegistry) -> None:
     registry.register("s", LONG)
     assert registry.register("t", INT).id == 2
     assert registry.register("t", LONG) == RegisteredSchema("t", 2, 1, LONG)
-    assert registry.places(1) == [("s", 1), ("t", 2)]
+    assert registry.subject_versions(1) == [("s", 1), ("t", 2)]
 
 
 def test_references_are_sorted_when_a_schema_is_to_be_normalized(registry: SchemaRegistry) -> None:
@@ -134,8 +134,8 @@ def test_a_version_deleted_softly_is_seen_only_by_those_who_ask(registry: Schema
     deleted = registry.version("s", 2, with_deleted=True)
     assert deleted == RegisteredSchema("s", 2, 2, LONG, is_deleted=True)
     assert registry.schema(2) == LONG
-    assert registry.places(2) == []
-    assert registry.places(2, with_deleted=True) == [("s", 2)]
+    assert registry.subject_versions(2) == []
+    assert registry.subject_versions(2, with_deleted=True) == [("s", 2)]
     with pytest.raises(errors.VersionNotFound):
         registry.version("s", 2)
     with pytest.raises(errors.SchemaNotFound):
@@ -258,7 +258,7 @@ def test_a_subject_that_cannot_be_is_refused(registry: SchemaRegistry, subject: 
 
 @pytest.mark.parametrize("schema_id", [0, -1, 1, 2**40])
 def test_an_id_that_there_is_not_is_not_found(registry: SchemaRegistry, schema_id: int) -> None:
-    for ask in (registry.schema, registry.places):
+    for ask in (registry.schema, registry.subject_versions):
         with pytest.raises(errors.SchemaNotFound):
             ask(schema_id)
 

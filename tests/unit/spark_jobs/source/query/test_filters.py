@@ -53,9 +53,13 @@ def test_only_a_minimum_time_is_looked_up() -> None:
         [GreaterThan(("timestamp",), TIME), GreaterThan(("timestamp",), earlier)]
     )
     lookup_times = narrow.lookup_times(RANGES)
-    places = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
-    assert lookup_times == dict.fromkeys(places, TIME_MS)
-    found: dict[TopicPartition, int | None] = {places[0]: 30, places[1]: None, places[2]: 3}
+    topic_partitions = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+    assert lookup_times == dict.fromkeys(topic_partitions, TIME_MS)
+    found: dict[TopicPartition, int | None] = {
+        topic_partitions[0]: 30,
+        topic_partitions[1]: None,
+        topic_partitions[2]: 3,
+    }
     ranges = narrow.narrow(RANGES, found)
     assert [(each.start, each.end) for each in ranges if each.size > 0] == [(30, 100), (10, 20)]
     assert parse_filters([LessThan(("timestamp",), TIME)]).lookup_times(RANGES) == {}
