@@ -1,9 +1,11 @@
 """The API as an application: routes, middleware and error responses."""
 
+import json
 from functools import cache
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from app.api import (
@@ -25,6 +27,7 @@ from app.api.openapi import ANY_ERROR, DESCRIPTION, TAGS, TITLE, VERSION, descri
 from app.http.request_limits import BodyLimit, HeadLimit
 from app.http.request_log import RequestLog
 from app.services.services import Services
+from app.services.single_flight import SingleFlight
 
 ROUTES: Final = (
     webhooks,
@@ -48,25 +51,40 @@ def create_app(services: Services) -> FastAPI:
         description=DESCRIPTION,
         openapi_tags=TAGS,
         redirect_slashes=False,
+        # FastAPI's own route builds the document on the event loop.
+        openapi_url=None,
         # FastAPI's pages load scripts from a CDN.
         docs_url=None,
         redoc_url=None,
     )
     application.state.services = services
-    # Cached, since it is open to unauthenticated clients; created after the last route is there.
     application.openapi = cache(lambda: describe(application))  # type: ignore[method-assign]
-    table = cache(lambda: OperationTable.of(application.openapi()))
-    application.state.operations = table
+    operations = OperationTable.of(route for module in ROUTES for route in module.router.routes)
+    application.state.operations = operations
     # Each is outside of those added before it: the log and the audit see every response, and no
     # body is read before the admission.
     application.add_middleware(BodyLimit, events_bytes_max=services.settings.request_bytes_max)
     application.add_middleware(RequestAdmission, services)
     application.add_middleware(HeadLimit, error_responses.respond_with_error)
-    application.add_middleware(Audit, table)
+    application.add_middleware(Audit, operations)
     application.add_middleware(RequestLog, metrics=services.metrics)
     error_responses.install_error_handlers(application)
     application.router.routes.extend(_routes())
+    _add_document_route(application)
     return application
+
+
+def _add_document_route(application: FastAPI) -> None:
+    """Serve the OpenAPI document, encoded once."""
+    encoded = cache(lambda: json.dumps(application.openapi()).encode())
+    flights: SingleFlight[None, bytes] = SingleFlight()
+
+    async def get_document(_: Request) -> Response:
+        # Building takes half a second, which must not stop the event loop: clients need no key.
+        document = await flights.call(None, encoded)
+        return Response(document, media_type="application/json")
+
+    application.add_route("/openapi.json", get_document, include_in_schema=False)
 
 
 def openapi_document() -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The audit middleware of the API, and the lookup of a request's OpenAPI operation."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
-from starlette.routing import compile_path
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.audit_log import record_change
@@ -29,13 +30,14 @@ class OperationTable:
         self._operations = operations
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """The operations of an OpenAPI document."""
+    def of(cls, routes: Iterable[BaseRoute]) -> Self:
+        """The operations of `routes`, each of which has an `operation_id`."""
         return cls(
             tuple(
-                _Operation(method.upper(), compile_path(path)[0], operation["operationId"])
-                for path, operations in document["paths"].items()
-                for method, operation in operations.items()
+                _Operation(method, route.path_regex, route.operation_id)
+                for route in routes
+                if isinstance(route, APIRoute) and route.operation_id is not None
+                for method in sorted(route.methods or ())
             )
         )
 
@@ -58,7 +60,7 @@ class Audit:
     Requests of unknown paths change nothing.
     """
 
-    def __init__(self, app: ASGIApp, operations: Callable[[], OperationTable]) -> None:
+    def __init__(self, app: ASGIApp, operations: OperationTable) -> None:
         self._app = app
         self._operations = operations
 
@@ -95,7 +97,7 @@ class Audit:
     def _operation(self, scope: Scope) -> tuple[str, str | None] | None:
         if scope["type"] != "http" or scope["method"] not in CHANGING:
             return None
-        return self._operations().find(scope["method"], scope["path"])
+        return self._operations.find(scope["method"], scope["path"])
 
 
 def _created_id(message: Message) -> str | None:

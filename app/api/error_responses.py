@@ -34,7 +34,7 @@ async def _respond(request: Request, error: Exception) -> Response:
         LOGGER.warning("unavailable", extra={"cause": str(error)})
     if problem.kind.status == HTTPStatus.METHOD_NOT_ALLOWED:
         # Starlette names only the methods of the path's first route.
-        methods = request.app.state.operations().methods(request.scope["path"])
+        methods = request.app.state.operations.methods(request.scope["path"])
         problem.headers = {"allow": ", ".join(methods)}
     if request.scope["path"].startswith(PATH_PREFIX):
         return twitter_response(problem)

@@ -2,8 +2,10 @@ import asyncio
 import logging
 import re
 import socket
+import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -182,3 +184,23 @@ def _references(value: object) -> list[str]:
     if isinstance(value, list):
         return [each for member in value for each in _references(member)]
     return []
+
+
+async def test_no_request_but_its_own_builds_the_openapi_document(
+    application: FastAPI, anonymous: AsyncClient, client: AsyncClient
+) -> None:
+    built_on: list[threading.Thread] = []
+
+    def build() -> dict[str, Any]:
+        built_on.append(threading.current_thread())
+        return {"openapi": "3.1.0"}
+
+    application.openapi = build  # type: ignore[method-assign]
+    assert (await anonymous.post("/webhooks", json={})).status_code == 401
+    assert (await client.post("/healthz")).headers["allow"] == "GET"
+    assert built_on == []
+    for _ in range(2):
+        assert (await anonymous.get("/openapi.json")).json() == {"openapi": "3.1.0"}
+    # On a thread, so that it stops no other request, and once.
+    assert len(built_on) == 1
+    assert built_on[0] is not threading.main_thread()
