@@ -11,9 +11,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app.config import Settings
-from app.http.bounded_http import CONNECTIONS_MAX, BoundedHttp
 from app.process import allow_many_connections
 from app.services.services import Services, open_services
+from logbroker.bounded_http import BoundedHttp
 from logbroker.json_log import configure_logging
 
 GRACE_S: Final = 10
@@ -58,7 +58,7 @@ def server_of(application: ASGIApp, services: Services) -> ApiServer:
             host=settings.host,
             port=settings.port,
             http=BoundedHttp,
-            limit_concurrency=CONNECTIONS_MAX + 1,
+            limit_concurrency=BoundedHttp.connections_max + 1,
             ws="none",
             # Otherwise any client on loopback could choose the address in the audit log.
             proxy_headers=False,

@@ -10,14 +10,21 @@ from typing import Final
 
 import uvicorn
 
+from logbroker.bounded_http import BoundedHttp
 from logbroker.errors import ConfigurationError, LogbrokerError
-from logbroker.schemas.bounded_http import BoundedHttp
 from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.journal import SchemaJournal
 from logbroker.schemas.service import RegistryService
 
 GRACE_S: Final = 10
 """Time for running requests to finish when the process stops."""
+
+
+class RegistryHttp(BoundedHttp):
+    """The protocol of a registry: few clients connect, and each sends few requests."""
+
+    connections_max = 500
+    connections_rejected_max = 0
 
 
 class RegistryServer:
@@ -43,7 +50,7 @@ class RegistryServer:
         self._uvicorn = uvicorn.Server(
             uvicorn.Config(
                 self._service,
-                http=BoundedHttp,
+                http=RegistryHttp,
                 ws="none",
                 lifespan="off",
                 interface="asgi3",

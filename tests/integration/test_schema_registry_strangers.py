@@ -9,9 +9,11 @@ import httpx
 import pytest
 import uvicorn
 
-from logbroker.schemas import bounded_http, service
-from logbroker.schemas.bounded_http import HEAD_BYTES_MAX, BoundedHttp
+from logbroker import bounded_http
+from logbroker.bounded_http import HEAD_BYTES_MAX
+from logbroker.schemas import service
 from logbroker.schemas.domain.registry import SchemaRegistry
+from logbroker.schemas.server import RegistryHttp
 from logbroker.schemas.service import BODY_BYTES_MAX, RegistryService
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.schemas.memory_log import MemoryLog
@@ -27,7 +29,7 @@ def address() -> Iterator[tuple[str, int]]:
     log = MemoryLog()
     served = RegistryService(SchemaRegistry(log), log.catch_up)
     server = uvicorn.Server(
-        uvicorn.Config(served, http=BoundedHttp, lifespan="off", log_config=None)
+        uvicorn.Config(served, http=RegistryHttp, lifespan="off", log_config=None)
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -121,12 +123,10 @@ def test_a_client_that_leaves_amid_its_body_changes_nothing(address: tuple[str, 
     assert is_served(address)
 
 
-def test_one_connection_too_many_is_closed(
+def test_a_connection_above_the_limit_replaces_the_one_that_waited_longest(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_http, "CONNECTIONS_MAX", 2)
-    with connected(address), connected(address) as second:
-        with connected(address) as third:
-            assert rest(third) == b""
-        second.close()
-        until(lambda: is_served(address), "there is room again")
+    monkeypatch.setattr(RegistryHttp, "connections_max", 2)
+    with connected(address) as first, connected(address):
+        assert is_served(address)
+        assert rest(first) == b""

@@ -29,13 +29,13 @@ from app.domain.rules import (
     RULES_PER_WEBHOOK_MAX,
 )
 from app.http import problems
-from app.http.bounded_http import CONNECTIONS_MAX, CONNECTIONS_REJECTED_MAX, HEAD_S
 from app.http.request_limits import BODY_S, DOCUMENT_BYTES_MAX, HEADERS_BYTES_MAX, URL_BYTES_MAX
 from app.log.estimate import AT_A_TIME
 from app.services import verification
 from app.services.limits import CONCURRENT_REQUESTS_MAX, Quota
 from app.services.progress_watch import STREAMS_MAX, STREAMS_PER_KEY_MAX
 from app.services.services import ESTIMATES_PER_ACCOUNT_MAX
+from logbroker.bounded_http import HEAD_S, UNREAD_S, BoundedHttp
 from logbroker.json_log import JsonLines
 from tests.unit.docs.doc_pages import page, section, table
 
@@ -179,10 +179,11 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
     assert documented["time for URL and headers"] == f"{HEAD_S:g} s"
     assert documented["time for a body"] == f"{BODY_S:g} s"
     assert documented["concurrent requests of a developer's key"] == str(CONCURRENT_REQUESTS_MAX)
-    assert documented["connections of one process"] == f"{CONNECTIONS_MAX:,}"
-    assert (
-        f"; from {CONNECTIONS_MAX + CONNECTIONS_REJECTED_MAX:,} on they are closed" in ACCESS_PAGE
-    )
+    assert documented["time in which a client reads nothing of a response"] == f"{UNREAD_S:g} s"
+    connections_max = BoundedHttp.connections_max
+    assert documented["connections of one process"] == f"{connections_max:,}"
+    closed_from = connections_max + BoundedHttp.connections_rejected_max
+    assert f"; from {closed_from:,} on they are closed" in ACCESS_PAGE
     streams = f"{STREAMS_PER_KEY_MAX} for a key, {STREAMS_MAX} for a process"
     assert documented["progress streams"] == streams
     account, process = verification.VERIFICATIONS_PER_ACCOUNT_MAX, verification.VERIFICATIONS_MAX

@@ -5,13 +5,13 @@ from inspect import getsource
 
 import click
 
+from logbroker.bounded_http import HEAD_S, UNREAD_S
 from logbroker.cli.registry import registry
 from logbroker.schemas import errors
 from logbroker.schemas.avro.compatibility import Compatibility
 from logbroker.schemas.avro.decoding_cost import DECIMAL_BYTES_MAX, DEPTH_MAX, EMPTY_FIELDS_MAX
 from logbroker.schemas.avro.json_values import _SMALL_EXPONENT, JSON_BYTES_MAX
 from logbroker.schemas.avro.schema import ALL_TEXT_BYTES_MAX, REFERENCES_MAX, TEXT_BYTES_MAX
-from logbroker.schemas.bounded_http import CONNECTIONS_MAX, HEAD_S
 from logbroker.schemas.decoder import VALUE_BYTES_MAX
 from logbroker.schemas.domain.decisions import (
     KEPT_TEXT_BYTES_MAX,
@@ -25,6 +25,7 @@ from logbroker.schemas.lookup import REFERENCES_MAX as LOOKUP_REFERENCES_MAX
 from logbroker.schemas.rest import api, request
 from logbroker.schemas.rest import errors as rest_errors
 from logbroker.schemas.rest.api import ROUTES
+from logbroker.schemas.server import RegistryHttp
 from logbroker.schemas.service import (
     ALLOWED_TYPES,
     BODY_BYTES_MAX,
@@ -111,7 +112,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert documented["a request's body"] == body + ", ".join(ALLOWED_TYPES)
     assert documented["the URL"] == f"{URL_BYTES_MAX // 1024} KiB"
     assert documented["the headers"] == f"{HEADERS_BYTES_MAX // 1024} KiB, within {HEAD_S:g} s"
-    assert documented["connections of one process"] == f"{CONNECTIONS_MAX}; more are closed"
+    assert documented["connections of one process"] == f"{RegistryHttp.connections_max}"
+    assert documented["time in which a client reads nothing of a response"] == f"{UNREAD_S:g} s"
     assert documented["requests that wait for a thread"].startswith(
         f"{UNDER_WAY_MAX} each: look-ups"
     )
