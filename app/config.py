@@ -9,7 +9,15 @@ from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le, MinLen
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -28,6 +36,8 @@ HEARTBEATS_PER_LEASE: Final = 3
 
 OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
 """Variables of one command's option (`rewind listen --secret`), which are not settings."""
+
+FORWARDED_HEADERS: Final = ("x-forwarded-for", "forwarded")
 
 DELAYS_MAX: Final = 20
 DAY_MS: Final = 86_400_000
@@ -70,16 +80,25 @@ def _check_database(url: str) -> str:
     raise ValueError(f"{_variable('database')} {problem}; allowed is {allowed}")
 
 
-def _check_networks(text: str) -> str:
+def _check_networks(text: str, info: ValidationInfo) -> str:
     for part in filter(None, text.split(",")):
         try:
             ip_network(part.strip())
         except ValueError:
             raise ValueError(
-                f"{_variable('allowed_networks')} has {part.strip()!r}; allowed are networks such "
-                "as 10.1.0.0/16 or fd00::/8, with commas between"
+                f"{_variable(info.field_name or '')} has {part.strip()!r}; allowed are networks "
+                "such as 10.1.0.0/16 or fd00::/8, with commas between"
             ) from None
     return text
+
+
+def _check_forwarded_header(name: str) -> str:
+    if name.lower() not in FORWARDED_HEADERS:
+        raise ValueError(
+            f"{_variable('forwarded_header')} is {name!r}; allowed is "
+            + " or ".join(FORWARDED_HEADERS)
+        )
+    return name.lower()
 
 
 def _check_delays(text: str) -> str:
@@ -223,6 +242,12 @@ class Settings(BaseModel):
     developer_requests_per_minute: Count = 600
     operator_requests_per_minute: Count = 60_000
     unauthorized_requests_per_minute: Count = 60
+    open_requests_per_minute: Count = 600
+    """Requests of one client to paths that need no key."""
+    trusted_proxies: Annotated[str, AfterValidator(_check_networks)] = ""
+    """Networks of the proxies that name their clients in `forwarded_header`: CIDR,
+    comma-separated."""
+    forwarded_header: Annotated[str, AfterValidator(_check_forwarded_header)] = "x-forwarded-for"
 
     request_bytes_max: ByteCount = 8 * 2**20
     # Below the log's limit of about 1 MB for a batch, so that accepted events can be stored.
@@ -252,7 +277,12 @@ class Settings(BaseModel):
     @property
     def networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of `allowed_networks`."""
-        return tuple(ip_network(part.strip()) for part in self.allowed_networks.split(",") if part)
+        return _networks(self.allowed_networks)
+
+    @property
+    def proxy_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of `trusted_proxies`."""
+        return _networks(self.trusted_proxies)
 
     @property
     def attempt_delays_s(self) -> tuple[float, ...]:
@@ -330,6 +360,10 @@ class Settings(BaseModel):
             f"{_variable('broker_port')} is {self.broker_port}; allowed is {highest} or less, "
             f"for {_variable('brokers')} is {self.brokers} and each takes a port"
         )
+
+
+def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    return tuple(ip_network(part.strip()) for part in text.split(",") if part)
 
 
 def _problems(error: ValidationError) -> list[str]:

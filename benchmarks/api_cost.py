@@ -78,7 +78,11 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 @contextmanager
 def _bench(folder: Path) -> Iterator[Bench]:
-    with service_stage(folder, operator_requests_per_minute=RATE_LIMIT) as stage:
+    limits = {
+        "open_requests_per_minute": RATE_LIMIT,
+        "operator_requests_per_minute": RATE_LIMIT,
+    }
+    with service_stage(folder, **limits) as stage:
         _, key = stage.store.create_key(DEFAULT_ACCOUNT_NAME, Scope.OPERATOR, "bench")
         webhook = stage.enabled_webhook("http://127.0.0.1:9/")
         now_ms = time.time_ns() // 1_000_000

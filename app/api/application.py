@@ -21,10 +21,10 @@ from app.api import (
     twitter,
     webhooks,
 )
-from app.api.admission import RequestAdmission
+from app.api.admission import OPEN_PATHS, RequestAdmission
 from app.api.audit import Audit, OperationTable
 from app.api.openapi import ANY_ERROR, DESCRIPTION, TAGS, TITLE, VERSION, describe
-from app.http.request_limits import BodyLimit, HeadLimit
+from app.http.request_limits import BodyLimit, HeadLimit, OpenPathLimit
 from app.http.request_log import RequestLog
 from app.services.services import Services
 from app.services.single_flight import SingleFlight
@@ -65,6 +65,9 @@ def create_app(services: Services) -> FastAPI:
     # body is read before the admission.
     application.add_middleware(BodyLimit, events_bytes_max=services.settings.request_bytes_max)
     application.add_middleware(RequestAdmission, services)
+    application.add_middleware(
+        OpenPathLimit, OPEN_PATHS.__contains__, services, error_responses.respond_with_error
+    )
     application.add_middleware(HeadLimit, error_responses.respond_with_error)
     application.add_middleware(Audit, operations)
     application.add_middleware(RequestLog, metrics=services.metrics)

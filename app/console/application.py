@@ -37,11 +37,12 @@ from app.console.sessions import SessionGuard, SignInNeeded
 from app.console.sign_in import NEXT_CHARACTERS_MAX
 from app.http.error_table import EXPECTED_ERRORS, problem_of
 from app.http.problems import UNAVAILABLE
-from app.http.request_limits import BodyLimit, HeadLimit
+from app.http.request_limits import BodyLimit, HeadLimit, OpenPathLimit
 from app.http.request_log import LOGGER, RequestLog
 from app.services.services import Services
 
 PREFIX: Final = "/console"
+SIGN_IN: Final = f"{PREFIX}/sign-in"
 
 PAGES: Final = (
     sign_in,
@@ -105,6 +106,11 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
+def _is_open(path: str) -> bool:
+    """Whether a page needs no session: the sign-in page, its files, and redirects to it."""
+    return path in (PREFIX, SIGN_IN) or path.startswith(f"{PREFIX}/static/")
+
+
 def create_console(services: Services) -> FastAPI:
     """Return the console. It neither opens nor closes its dependencies."""
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -115,6 +121,7 @@ def create_console(services: Services) -> FastAPI:
     application.state.renderer = renderer
     application.state.broadcaster = Broadcaster(services, health, renderer.environment)
     application.add_middleware(BodyLimit, events_bytes_max=0)
+    application.add_middleware(OpenPathLimit, _is_open, services)
     application.add_middleware(HeadLimit)
     application.add_middleware(SecurityHeaders)
     application.add_middleware(RequestLog, metrics=services.metrics)

@@ -1,14 +1,26 @@
-"""Limits of a request: the size of its URL, headers and body, and the time for its body."""
+"""Limits of a request: the size of its URL, headers and body, the time for its body, its client."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.http.problems import BODY_TOO_LARGE, HEADERS_TOO_LARGE, URL_TOO_LONG, Kind, Problem
+from app.http.problems import (
+    BODY_TOO_LARGE,
+    HEADERS_TOO_LARGE,
+    RATE_LIMITED,
+    URL_TOO_LONG,
+    Kind,
+    Problem,
+)
+from app.http.request_log import client_host
+from app.services.authentication import network_of
 from app.services.errors import FieldError
+from app.services.limits import QuotaCounter
+from app.services.services import Services
 
 URL_BYTES_MAX: Final = 8 * 1024
 """RFC 9110 section 4.1 recommends to support 8,000 bytes; our longest part is a cursor of 500."""
@@ -27,6 +39,37 @@ Respond = Callable[[Problem, Scope, Receive, Send], Awaitable[None]]
 
 async def _respond(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
     await problem.response()(scope, receive, send)
+
+
+class OpenPathLimit:
+    """Limits the requests of one client to the paths that need no key; `is_open` selects them."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        is_open: Callable[[str], bool],
+        services: Services,
+        respond: Respond = _respond,
+    ) -> None:
+        self._app = app
+        self._is_open = is_open
+        self._metrics = services.metrics
+        self._limit = services.settings.open_requests_per_minute
+        self._requests = QuotaCounter()
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve or reject a request."""
+        if scope["type"] == "http" and self._is_open(scope["path"]):
+            network = network_of(client_host(scope) or "")
+            quota = self._requests.count_request(network, self._limit, time.monotonic())
+            if quota.is_exceeded:
+                self._metrics.count_rate_limited("none")
+                headers = {"retry-after": str(quota.reset_s)}
+                problem = Problem(RATE_LIMITED, quota.refusal().detail, headers=headers)
+                await self._respond(problem, scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class HeadLimit:

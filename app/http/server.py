@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app.config import Settings
+from app.http.trusted_proxies import TrustedProxies
 from app.process import allow_many_connections
 from app.services.services import Services, open_services
 from logbroker.bounded_http import BoundedHttp
@@ -51,6 +52,10 @@ def _url(listener: socket.socket) -> str:
 def server_of(application: ASGIApp, services: Services) -> ApiServer:
     """A server of `application`, not started."""
     settings = services.settings
+    if settings.proxy_networks:
+        application = TrustedProxies(
+            application, settings.proxy_networks, settings.forwarded_header
+        )
     return ApiServer(
         services,
         uvicorn.Config(
@@ -60,7 +65,7 @@ def server_of(application: ASGIApp, services: Services) -> ApiServer:
             http=BoundedHttp,
             limit_concurrency=BoundedHttp.connections_max + 1,
             ws="none",
-            # Otherwise any client on loopback could choose the address in the audit log.
+            # Uvicorn trusts loopback by default, and would believe any client there.
             proxy_headers=False,
             log_config=None,
             access_log=False,

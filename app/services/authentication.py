@@ -128,7 +128,7 @@ class Authenticator:
             RateLimited: the client's network has too many failures.
             StoreUnavailable: the database does not answer, and the key is not cached.
         """
-        network = _network(client)
+        network = network_of(client)
         quota = self._failures.quota_of(network, self._limit, time.monotonic())
         if quota.remaining == 0 and not (token is not None and self.keys.has_cached(token)):
             raise quota.refusal()
@@ -138,7 +138,7 @@ class Authenticator:
         return key
 
 
-def _network(client: str) -> str:
+def network_of(client: str) -> str:
     """The address of an IPv4 client; of an IPv6 client its network, in which it owns all."""
     try:
         address = ip_address(client)

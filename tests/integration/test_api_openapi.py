@@ -63,6 +63,7 @@ def api_url(bootstrap_servers: str, database: str, tmp_path: Path) -> Iterator[s
         "REWIND_DEVELOPER_REQUESTS_PER_MINUTE": MANY,
         "REWIND_OPERATOR_REQUESTS_PER_MINUTE": MANY,
         "REWIND_UNAUTHORIZED_REQUESTS_PER_MINUTE": MANY,
+        "REWIND_OPEN_REQUESTS_PER_MINUTE": MANY,
         "REWIND_PARTITIONS": str(PARTITIONS),
     }
     arguments = ["-m", "app", "api", "--database", database, "--port", "0"]

@@ -31,6 +31,7 @@ SETTINGS: Final = {
     "unauthorized_requests_per_minute": 1_000,
     "operator_requests_per_minute": 100_000,
     "developer_requests_per_minute": 100_000,
+    "open_requests_per_minute": 100_000,
 }
 
 

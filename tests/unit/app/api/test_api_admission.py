@@ -13,6 +13,8 @@ from tests.support.http.api_clients import Issued, client_of
 
 pytestmark = pytest.mark.anyio
 
+OPEN_REQUESTS = 5
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
@@ -20,6 +22,7 @@ def settings(settings: Settings) -> Settings:
         "developer_requests_per_minute": 3,
         "operator_requests_per_minute": 1_000,
         "unauthorized_requests_per_minute": 20,
+        "open_requests_per_minute": OPEN_REQUESTS,
     }
     return settings.model_copy(update=given)
 
@@ -214,3 +217,18 @@ async def test_a_large_head_is_rejected_before_authentication(
     headers = {f"x-{n}": "x" * 1_000 for n in range(1 + HEADERS_BYTES_MAX // 1_000)}
     answer = await anonymous.get("/webhooks", headers=headers)
     refused(answer, 431, "headers-too-large")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/openapi.json"])
+async def test_open_paths_have_a_quota_for_each_client(application: FastAPI, path: str) -> None:
+    async def request(client: str) -> Response:
+        transport = httpx.ASGITransport(application, client=(client, 1))
+        async with AsyncClient(transport=transport, base_url="http://rewind") as http:
+            return await http.get(path)
+
+    for _ in range(OPEN_REQUESTS):
+        assert (await request("192.0.2.1")).status_code == 200
+    answer = await request("192.0.2.1")
+    refused(answer, 429, "rate-limited")
+    assert 0 < int(answer.headers["retry-after"]) <= 60
+    assert (await request("192.0.2.2")).status_code == 200

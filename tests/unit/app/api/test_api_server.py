@@ -83,6 +83,18 @@ def test_a_forwarded_header_does_not_change_the_client_in_the_audit_log(
     assert (change["target"], change["client"]) == ("wh_1", "127.0.0.1")
 
 
+def test_a_trusted_proxy_names_the_client_in_the_audit_log(settings: Settings) -> None:
+    given = {"port": 0, "trusted_proxies": "127.0.0.0/8", "forwarded_header": "forwarded"}
+    arguments = [sys.executable, "-c", PROGRAM, settings.model_copy(update=given).model_dump_json()]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = ready_url(process.stderr) + "/webhooks/wh_1"
+        httpx.delete(url, headers={"x-forwarded-for": "192.0.2.8", "forwarded": "for=192.0.2.7"})
+        change = next(json.loads(line) for line in process.stderr if '"change"' in line)
+        process.kill()
+    assert change["client"] == "192.0.2.7"
+
+
 def test_an_address_in_use_ends_the_process_with_an_error(settings: Settings) -> None:
     with socket.create_server((settings.host, 0)) as other:
         port = other.getsockname()[1]
