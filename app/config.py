@@ -200,6 +200,8 @@ class Settings(BaseModel):
     worker_metrics_port: Port = 0
     """The port of a worker's metrics on `host`; 0 disables them."""
     jobs_per_worker: Annotated[int, Field(ge=1, le=256)] = 4
+    waiting_replays_per_worker: Annotated[int, Field(ge=0, le=256)] = 16
+    """How many replays that wait most of their time one worker runs besides."""
     running_replays_per_account: Count = 16
     """How many replays of one account all workers together run at a time."""
     max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 16

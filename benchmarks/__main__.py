@@ -33,6 +33,7 @@ from benchmarks import (
     webhook_lines,
     worker_memory,
     worker_speed,
+    worker_turns,
 )
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.table import Group, Line, print_group, print_head, verdict
@@ -57,6 +58,7 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
     "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
     "claims": ("Claims of replays by worker processes", claim_rate.measure),
+    "turns": ("A short replay next to 100 long ones of another account", worker_turns.measure),
     "console": (
         "The console, 10,000 jobs on MariaDB, one of them running",
         console_cost.measure,

@@ -37,6 +37,7 @@ _GROUP_CHARACTERS_MAX: Final = 1_000
 _DETAIL_WORDS: Final = {
     "jobs": "jobs: {}",
     "jobsMax": "max: {}",
+    "waitingJobs": "waiting: {}",
     "webhooks": "webhooks: {}",
     "waitingEvents": "events queued: {}",
 }

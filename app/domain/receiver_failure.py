@@ -38,6 +38,11 @@ class ReceiverFailureTracker:
         self._since_ms = self._last_ms = 0
         self._last: Rejected | Unreachable | None = None
 
+    @property
+    def has_waiting_requests(self) -> bool:
+        """Whether a request waits for another attempt."""
+        return bool(self._next_ms)
+
     def record_failure(
         self, request: Hashable, outcome: Rejected | Unreachable, now_ms: int, next_ms: int
     ) -> None:

@@ -13,6 +13,7 @@ from app.domain.options import Source
 from app.domain.rates import RateLimiter
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.retry import RetryPolicy
+from app.domain.turns import ReplayActivity
 from app.log.errors import LogError
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
@@ -54,6 +55,7 @@ class ReplayDelivery:
         endpoint: ReplayEndpoint,
         lease: LeaseKeeper,
         dependencies: WorkerDependencies,
+        activity: ReplayActivity,
     ) -> None:
         replay = claim.replay
         self._claim = claim
@@ -63,6 +65,7 @@ class ReplayDelivery:
         self._endpoint = endpoint
         self._lease = lease
         self._dependencies = dependencies
+        self._activity = activity
         self.resume_at = offsets.start if replay.checkpoint is None else replay.checkpoint
         self._checkpoints = CheckpointRecorder(claim, self.resume_at, lease, dependencies)
         self._ledger = self._checkpoints.ledger
@@ -86,13 +89,18 @@ class ReplayDelivery:
         """The number of offsets above the last stored checkpoint."""
         return max(0, self._offsets.end - self._checkpoints.recorded.offset)
 
+    @property
+    def is_retrying(self) -> bool:
+        """Whether it has events in retry, which hold the checkpoint back."""
+        return self._sender.is_retrying
+
     async def run(self) -> None:
         """Deliver until all is settled, or until stopped.
 
         Requests in flight are answered before this returns or raises.
 
         Raises:
-            WorkerStopping, LeaseLost: as passed to `stop`.
+            WorkerStopping, TurnEnded, LeaseLost: as passed to `stop`.
             ReplayRefused: the webhook or its receiver makes it impossible to continue.
             ReplayPostponed: the webhook may not be sent to now.
             HistoryLost: records of the range were deleted from the log.
@@ -197,6 +205,7 @@ class ReplayDelivery:
             checkpoint_age=self._checkpoints.age,
             rate_limiter=RateLimiter(self._options.max_events_per_second, time.monotonic()),
             refused=self.stop,
+            activity=self._activity,
             is_batched=self._options.batch_size > 1,
             events_max=self._batch_events_max,
         )
@@ -218,4 +227,5 @@ class ReplayDelivery:
             SeenHashes(settings.dedupe_entries),
             BatchBuilder(self._batch_events_max),
             resume_at=self.resume_at,
+            activity=self._activity,
         )

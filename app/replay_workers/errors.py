@@ -17,5 +17,9 @@ class ReplayPostponed(Exception):
     """The replay can continue later; the message says what it waits for."""
 
 
+class TurnEnded(Exception):
+    """The replay gives way to one of another account, or to an older one."""
+
+
 class WorkerStopping(Exception):
     """The process stops; another worker can claim the replay."""

@@ -6,12 +6,14 @@ finish: the replay is completed, failed, released or postponed, under the lease
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from app.audit_log import record_change
 from app.domain.model import Claim, Lease, OffsetRange
+from app.domain.turns import ReplayActivity, RunningReplay
 from app.log.errors import HistoryLost, LogUnavailable, WindowNotRetained
 from app.replay_workers.delivery import ReplayDelivery
 from app.replay_workers.dependencies import WorkerDependencies
@@ -21,6 +23,7 @@ from app.replay_workers.errors import (
     ReceiverGone,
     ReplayPostponed,
     ReplayRefused,
+    TurnEnded,
     WorkerStopping,
 )
 from app.replay_workers.lease_keeper import LeaseKeeper
@@ -48,6 +51,7 @@ class ReplayJob:
             sent_s=claim_sent_s,
             count_heartbeat=dependencies.metrics.count_heartbeat,
         )
+        self._activity = ReplayActivity(time.monotonic())
         self._delivery: ReplayDelivery | None = None
         self._stop_reason: Exception | None = None
 
@@ -55,6 +59,20 @@ class ReplayJob:
     def remaining(self) -> int:
         """The number of offsets above the checkpoint, 0 until delivery starts."""
         return 0 if self._delivery is None else self._delivery.remaining
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it starts no more attempts, and will end."""
+        return self._stop_reason is not None
+
+    def running(self, now_s: float) -> RunningReplay:
+        """What it does, at `now_s` of the monotonic clock."""
+        return RunningReplay(
+            self._claim.replay.account_id,
+            self._activity.turn(now_s),
+            self._activity.is_waiting(now_s),
+            self._delivery is not None and self._delivery.is_retrying,
+        )
 
     async def run(self) -> None:
         """Work until the replay is finished or released. Raises only on cancellation."""
@@ -68,6 +86,8 @@ class ReplayJob:
             await self._leave()
         except* WorkerStopping:
             await self._finish("released", Store.release)
+        except* TurnEnded:
+            await self._finish("yielded", Store.yield_turn)
         except* (ReplayPostponed, LogUnavailable) as reasons:
             await self._postpone(_first(reasons))
         except* (ReplayRefused, WindowNotRetained, HistoryLost) as refusals:
@@ -78,6 +98,10 @@ class ReplayJob:
     def stop(self) -> None:
         """Start no more attempts; `run` returns once requests in flight are answered."""
         self._stop_for(WorkerStopping())
+
+    def give_way(self) -> None:
+        """Stop at the next checkpoint, and return the replay to the end of its account's queue."""
+        self._stop_for(TurnEnded())
 
     def _stop_for(self, reason: Exception) -> None:
         self._stop_reason = self._stop_reason or reason
@@ -97,7 +121,13 @@ class ReplayJob:
         await self._begin(offsets)
         selection = await reader.read_selection(offsets, lambda: self._stop_reason is None)
         self._delivery = ReplayDelivery(
-            self._claim, offsets, selection, self._endpoint, self._lease, self._dependencies
+            self._claim,
+            offsets,
+            selection,
+            self._endpoint,
+            self._lease,
+            self._dependencies,
+            self._activity,
         )
         self._dependencies.postponements.forget(self._claim.lease.replay_id)
         span = f"{offsets.partition}:{offsets.start}-{offsets.end}"

@@ -15,6 +15,7 @@ JOB_RESULTS: Final = (
     "failed",
     "postponed",
     "released",
+    "yielded",
     "stopped",
     "lost",
     "abandoned",
@@ -47,6 +48,11 @@ class WorkerMetrics:
             "Replays that this worker runs.",
             registry=self.registry,
         )
+        self._waiting = Gauge(
+            "rewind_worker_jobs_waiting",
+            "Replays of these that wait most of their time, and take no slot.",
+            registry=self.registry,
+        )
         self._lag = Gauge(
             "rewind_worker_lag_records",
             "Offsets between the checkpoints and the ends of this worker's replays.",
@@ -73,6 +79,10 @@ class WorkerMetrics:
     def serve(self, host: str, port: int) -> None:
         """Expose the metrics over HTTP, from a separate thread."""
         start_http_server(port, host, self.registry)
+
+    def watch_waiting(self, waiting: Callable[[], int]) -> None:
+        """Read the number of waiting replays from `waiting` at each scrape."""
+        self._waiting.set_function(waiting)
 
     def watch_lag(self, lag: Callable[[], int]) -> None:
         """Read the lag from `lag` at each scrape."""

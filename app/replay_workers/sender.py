@@ -25,6 +25,7 @@ from app.domain.model import Failure
 from app.domain.rates import RateLimiter
 from app.domain.receiver_failure import ReceiverFailure, ReceiverFailureTracker
 from app.domain.retry import GONE, GiveUp, RetryPolicy
+from app.domain.turns import ReplayActivity
 from app.domain.windows import format_time
 from app.log.event import LoggedEvent
 from app.replay_workers.checkpoints import CheckpointAge
@@ -78,6 +79,7 @@ class ReplaySender:
     checkpoint_age: CheckpointAge
     rate_limiter: RateLimiter
     refused: Callable[[ReplayRefused], None]
+    activity: ReplayActivity
     is_batched: bool = False
     events_max: int = 1
     health: ProbedEndpointHealth = field(init=False)
@@ -92,6 +94,11 @@ class ReplaySender:
 
     def __post_init__(self) -> None:
         self.health = ProbedEndpointHealth(self.policy)
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether a request failed that will be sent again."""
+        return self.failures.has_waiting_requests
 
     def stop(self) -> None:
         """Start no more attempts."""
@@ -201,6 +208,7 @@ class ReplaySender:
     async def _attempt(self, message: WebhookMessage) -> Attempt:
         await self.lease.wait_until_held()
         await self.checkpoint_age.wait_until_within_limit()
+        self.activity.count_request()
         task = asyncio.current_task()
         self.in_request.add(task)
         try:

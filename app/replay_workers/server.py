@@ -92,7 +92,11 @@ def _heartbeat(worker: ReplayWorker, settings: Settings, store: Store) -> Proces
         ProcessKind.WORKER,
         worker.name,
         settings.origin,
-        lambda: {"jobs": worker.running, "jobsMax": settings.jobs_per_worker},
+        lambda: {
+            "jobs": worker.running - worker.waiting,
+            "jobsMax": settings.jobs_per_worker,
+            "waitingJobs": worker.waiting,
+        },
     )
 
 
@@ -103,5 +107,6 @@ def sender_limits(settings: Settings) -> SenderLimits:
         total_s=settings.delivery_timeout_s,
         # Jobs that send to one host must not wait for each other's responses, and each may use
         # the largest `maxInFlight`.
-        connections_per_target=IN_FLIGHT_MAX * settings.jobs_per_worker,
+        connections_per_target=IN_FLIGHT_MAX
+        * (settings.jobs_per_worker + settings.waiting_replays_per_worker),
     )

@@ -7,6 +7,7 @@ from typing import Final
 
 from app.delivery.batch import BatchBuilder, CompletedBatches
 from app.domain.dedupe import SeenHashes, event_digest
+from app.domain.turns import ReplayActivity
 from app.log.reader import FetchedEvents, ReplayReader
 from app.replay_workers.queue import ReplayQueue
 from app.replay_workers.selection import Selection
@@ -30,12 +31,14 @@ class ReplaySource:
         builder: BatchBuilder,
         *,
         resume_at: int,
+        activity: ReplayActivity,
     ) -> None:
         self._reader = reader
         self._selection = selection
         self._seen = seen
         self._builder = builder
         self._resume_at = resume_at
+        self._activity = activity
         self._partial_since_s: float | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-reader")
 
@@ -49,7 +52,12 @@ class ReplaySource:
         loop = asyncio.get_running_loop()
         try:
             while not self._reader.is_done:
-                await queue.add_batches(await loop.run_in_executor(self._thread, self._read))
+                self._activity.start_reading(time.monotonic())
+                completed = await loop.run_in_executor(self._thread, self._read)
+                self._activity.stop_reading(time.monotonic())
+                if completed.position > self._resume_at:
+                    self._activity.begin_turn(time.monotonic())
+                await queue.add_batches(completed)
             queue.deliveries.close()
         finally:
             # After a read in progress, and without waiting for it.

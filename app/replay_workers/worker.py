@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import os
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_hex
 from typing import Final
 
 from app.domain.model import Claim
+from app.domain.turns import RunningReplay, Slots
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.job import ReplayJob
@@ -24,7 +27,11 @@ _LAST_WRITES_S: Final = 3.0
 
 
 class ReplayWorker:
-    """Runs up to `jobs_per_worker` replays concurrently and independently."""
+    """Runs replays concurrently and independently.
+
+    Up to `jobs_per_worker` of them are busy, and `waiting_replays_per_worker` more wait most of
+    their time. When all slots are taken and a replay waits, one that has had its turn gives way.
+    """
 
     def __init__(self, dependencies: WorkerDependencies) -> None:
         settings = dependencies.settings
@@ -34,7 +41,11 @@ class ReplayWorker:
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0
         self._last_account_id = ""
+        self._slots = Slots(settings.jobs_per_worker, settings.waiting_replays_per_worker)
+        self.waiting = 0
+        """How many of the replays wait most of their time."""
         dependencies.metrics.watch_lag(self._lag)
+        dependencies.metrics.watch_waiting(lambda: self.waiting)
 
     @property
     def running(self) -> int:
@@ -55,31 +66,57 @@ class ReplayWorker:
 
     async def _claim_until(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
-            if not await self._claim_one():
+            if not await self._claim_or_make_room():
                 pause_s = max(self._dependencies.settings.poll_interval_s, self._unavailable_s)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), pause_s)
 
-    async def _claim_one(self) -> bool:
-        """Claim a replay; False if there was none, or no free slot."""
-        settings = self._dependencies.settings
-        if len(self._jobs) >= settings.jobs_per_worker:
-            return False
-        sent_s = boot_clock_s()
+    async def _claim_or_make_room(self) -> bool:
+        """Claim a replay, or let one give way if no slot is free; whether it claimed one."""
+        now_s = time.monotonic()
+        jobs = tuple(self._jobs.values())
+        running = [job.running(now_s) for job in jobs]
+        self.waiting = sum(each.is_waiting for each in running)
         try:
-            claim = await asyncio.to_thread(
-                self._dependencies.store.claim,
-                self.name,
-                settings.lease_s,
-                settings.origin,
-                after=self._last_account_id,
-                running_max=settings.running_replays_per_account,
-            )
+            if not self._slots.are_taken(running):
+                is_claimed = await self._claim_one()
+            else:
+                is_claimed = False
+                if not any(job.is_stopping for job in jobs):
+                    await self._make_room(jobs, running)
         except StoreUnavailable as error:
             self._unavailable_s = min(max(2 * self._unavailable_s, 0.5), _UNAVAILABLE_S_MAX)
             _log.warning("claim-failed", extra={"reason": str(error)})
             return False
         self._unavailable_s = 0.0
+        return is_claimed
+
+    async def _make_room(self, jobs: Sequence[ReplayJob], running: Sequence[RunningReplay]) -> None:
+        settings = self._dependencies.settings
+        account_id = await asyncio.to_thread(
+            self._dependencies.store.next_account,
+            settings.origin,
+            after=self._last_account_id,
+            running_max=settings.running_replays_per_account,
+        )
+        if account_id is None:
+            return
+        chosen = self._slots.choose_to_give_way(running, account_id)
+        if chosen is not None:
+            jobs[chosen].give_way()
+
+    async def _claim_one(self) -> bool:
+        """Claim a replay; False if there was none."""
+        settings = self._dependencies.settings
+        sent_s = boot_clock_s()
+        claim = await asyncio.to_thread(
+            self._dependencies.store.claim,
+            self.name,
+            settings.lease_s,
+            settings.origin,
+            after=self._last_account_id,
+            running_max=settings.running_replays_per_account,
+        )
         if claim is not None:
             self._last_account_id = claim.replay.account_id
             self._start(claim, sent_s)

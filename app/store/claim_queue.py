@@ -5,13 +5,16 @@ these are separate in the index of claims. A worker of the previous version, whi
 their offsets in `delivery_log`, never reaches that time.
 """
 
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    String,
     and_,
+    bindparam,
     case,
     func,
     literal,
@@ -64,26 +67,38 @@ def find_waiting_account(
     workers do not slow down others. Reads the index of claims from `after` to the next replay that
     waits: those between are held, postponed, or paused.
     """
-    known = sorted({("", Source.LOG), (origin, Source.LOG), (origin, Source.ARCHIVE)})
+    kinds = _kinds_of(origin)
+    found = connection.execute(_turn_query(kinds, bool(after)), {"after": after}).first()
+    if found is None:
+        return None
+    return WaitingAccount(ClaimQueue(found.account_id, *kinds[found.number]), found.running)
+
+
+_Kind = tuple[str, Source]
+
+
+def _kinds_of(origin: str) -> tuple[_Kind, ...]:
+    return tuple(sorted({("", Source.LOG), (origin, Source.LOG), (origin, Source.ARCHIVE)}))
+
+
+@lru_cache(maxsize=16)
+def _turn_query(kinds: tuple[_Kind, ...], is_circular: bool) -> Select[Any]:
+    """The query of `find_waiting_account`; building it takes longer than running it."""
     parts = [
-        _first_due(number, is_wrapped, *queue, "" if is_wrapped else after)
-        for is_wrapped in ((False, True) if after else (True,))
-        for number, queue in enumerate(known)
+        _first_due(number, is_wrapped, *kind)
+        for is_wrapped in ((False, True) if is_circular else (True,))
+        for number, kind in enumerate(kinds)
     ]
     found = union_all(*(select(part.subquery()) for part in parts)).subquery()
     first = select(found).order_by(found.c.is_wrapped, found.c.account_id, found.c.time_ms)
     turn = first.limit(1).subquery()
     running = running_replays(turn.c.account_id).scalar_subquery()
-    row = connection.execute(select(turn, running.label("running"))).first()
-    if row is None:
-        return None
-    return WaitingAccount(ClaimQueue(row.account_id, *known[row.number]), row.running)
+    return select(turn, running.label("running"))
 
 
-def _first_due(
-    number: int, is_wrapped: bool, origin: str, source: Source, after: str
-) -> Select[Any]:
+def _first_due(number: int, is_wrapped: bool, origin: str, source: Source) -> Select[Any]:
     """The first replay of one kind, by account, that can be claimed now."""
+    after = literal("") if is_wrapped else bindparam("after", type_=String)
     return (
         select(
             literal(number).label("number"),

@@ -222,6 +222,14 @@ def release(connection: Connection, lease: Lease) -> bool:
     return _give_back(connection, lease, queued_since_ms(), None)
 
 
+def yield_turn(connection: Connection, lease: Lease) -> bool:
+    """Give the replay back to the end of its account's queue, because others wait.
+
+    Another worker can claim it at once. False if the lease is gone.
+    """
+    return _give_back(connection, lease, now_ms(), None, "other replays have their turn")
+
+
 def postpone(connection: Connection, lease: Lease, reason: str, pause_s: float) -> bool:
     """Give the replay back; it can be claimed after `pause_s`, and shows `reason` until then.
 
@@ -231,15 +239,20 @@ def postpone(connection: Connection, lease: Lease, reason: str, pause_s: float) 
 
 
 def _give_back(
-    connection: Connection, lease: Lease, claimable_ms: ColumnElement[int], reason: str | None
+    connection: Connection,
+    lease: Lease,
+    claimable_ms: ColumnElement[int],
+    waiting_for: str | None,
+    reason: str | None = None,
 ) -> bool:
     values = {
         "worker": None,
         "heartbeat_ms": now_ms(),
         "claimable_ms": claimable_from(claimable_ms),
-        "waiting_for": reason,
+        "waiting_for": waiting_for,
         "claims_in_vain": 0,
     }
+    reason = reason or waiting_for
     return _apply_and_record(connection, lease, ReplayEvent.RELEASE, values, reason)
 
 

@@ -1,6 +1,6 @@
 """The store: all reads and writes of the database."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
@@ -32,6 +32,7 @@ from app.store import rules as rule_table
 from app.store import samples as sample_table
 from app.store import tallies as tally_table
 from app.store import webhooks as webhook_table
+from app.store.claim_queue import WaitingAccount
 from app.store.engine import Database
 from app.store.errors import SchemaOutdated
 from app.store.schema import applied_revision
@@ -242,15 +243,7 @@ class Store:
         one, which is then assigned to it. Accounts with `running_max` held replays are skipped.
         None if no replay waits, or others are claiming those that do.
         """
-        tried = set[str]()
-        while True:
-            waiting = self.database.read(claim_queue.find_waiting_account, origin, after)
-            if waiting is None or waiting.queue.account_id in tried:
-                return None
-            after = waiting.queue.account_id
-            tried.add(after)
-            if running_max is not None and waiting.running >= running_max:
-                continue
+        for waiting in self._waiting_accounts(origin, after, running_max):
             # Counting again under a lock costs two queries: only near the limit.
             is_near = running_max is not None and waiting.running + CLAIMERS_MAX >= running_max
             claim = self.database.write(
@@ -259,6 +252,29 @@ class Store:
             )
             if claim is not None:
                 return claim
+        return None
+
+    def next_account(
+        self, origin: str = "", *, after: str = "", running_max: int | None = None
+    ) -> str | None:
+        """The account whose replay `claim` would claim; None if no replay waits."""
+        for waiting in self._waiting_accounts(origin, after, running_max):
+            return waiting.queue.account_id
+        return None
+
+    def _waiting_accounts(
+        self, origin: str, after: str, running_max: int | None
+    ) -> Iterator[WaitingAccount]:
+        """Each account with a waiting replay that is below its limit, once."""
+        seen = set[str]()
+        while True:
+            waiting = self.database.read(claim_queue.find_waiting_account, origin, after)
+            if waiting is None or waiting.queue.account_id in seen:
+                return
+            after = waiting.queue.account_id
+            seen.add(after)
+            if running_max is None or waiting.running < running_max:
+                yield waiting
 
     heartbeat = _autocommits(leases.heartbeat)
     begin_delivery = _writes(leases.begin_delivery)
@@ -287,6 +303,7 @@ class Store:
     fail = _writes(leases.fail)
     release = _writes(leases.release)
     postpone = _writes(leases.postpone)
+    yield_turn = _writes(leases.yield_turn)
 
     def claim_notice(self, lease_s: float) -> ReplayNotice | None:
         """Claim a notification of an ended replay that is due; None if none is.

@@ -38,6 +38,7 @@ ENVIRONMENT = {
     "REWIND_CHECKPOINT_INTERVAL_S": "0.2",
     # Both workers are needed for all replays.
     "REWIND_JOBS_PER_WORKER": str(REPLAYS // 2),
+    "REWIND_WAITING_REPLAYS_PER_WORKER": "0",
 }
 
 

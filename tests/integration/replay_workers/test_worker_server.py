@@ -98,7 +98,7 @@ def test_it_stores_heartbeats_until_it_stops(url: str) -> None:
         (known,) = at_work(store)
         assert (known.kind, known.origin) == ("worker", "east")
         assert f":{process.pid}:" in known.name
-        assert known.details == {"jobs": 0, "jobsMax": 7}
+        assert known.details == {"jobs": 0, "jobsMax": 7, "waitingJobs": 0}
         wait_until_ready(process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0

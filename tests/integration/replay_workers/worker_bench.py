@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from app.config import Settings
 from app.delivery.attempt import AttemptSender
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import (
     Claim,
     Lease,
@@ -104,9 +105,9 @@ class Bench:
         self.receiver.secret = webhook.secret
         return webhook
 
-    def store_webhook(self, url: str) -> Webhook:
+    def store_webhook(self, url: str, account_id: str = DEFAULT_ACCOUNT) -> Webhook:
         """An ENABLED webhook, as after a proof."""
-        webhook = self.store.create_webhook(NewWebhook(url, "test", new_secret()))
+        webhook = self.store.create_webhook(NewWebhook(url, "test", new_secret(), account_id))
         return self.store.enable_webhook(webhook.id, url)
 
     async def publish(

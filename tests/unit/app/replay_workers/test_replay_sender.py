@@ -10,6 +10,7 @@ from app.domain.checkpointing import DeliveryLedger
 from app.domain.model import Counts, NewReplay, NewWebhook, Window
 from app.domain.rates import RateLimiter
 from app.domain.retry import RetryPolicy
+from app.domain.turns import ReplayActivity
 from app.log.event import LoggedEvent
 from app.replay_workers.checkpoints import CheckpointAge
 from app.replay_workers.endpoint import ReplayEndpoint
@@ -56,6 +57,7 @@ def test_a_lease_that_expires_while_a_connection_is_opened_costs_no_attempt(tmp_
                 checkpoint_age=CheckpointAge(3_600),
                 rate_limiter=RateLimiter(1_000_000, 0.0),
                 refused=lambda _reason: None,
+                activity=ReplayActivity(0.0),
             )
             queue = ReplayQueue(
                 ledger,

@@ -9,6 +9,7 @@ from sqlalchemy import insert
 
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import Claim, NewReplay, NewWebhook, OffsetRange, Replay, Window
+from app.domain.states import ReplayState
 from app.store import Store, claim_queue
 from app.store.store import CLAIMERS_MAX
 from app.store.tables import accounts
@@ -121,3 +122,29 @@ def test_running_replays_are_counted_for_the_account_whose_turn_it_is(store: Sto
         waiting = store.database.read(claim_queue.find_waiting_account, "", after)
         assert waiting is not None
         assert (waiting.queue.account_id, waiting.running) == expected
+
+
+def test_a_replay_that_gives_way_goes_behind_the_others_of_its_account(store: Store) -> None:
+    account = new_account(store, "one")
+    first, second = new_replay(store, account), new_replay(store, account)
+    claim = store.claim("worker", 3_600)
+    assert claim is not None
+    assert claim.replay.id == min(first, second, key=lambda each: (each.created_ms, each.id)).id
+    assert store.yield_turn(claim.lease)
+    given_back = store.replay(claim.replay.id)
+    assert (given_back.state, given_back.waiting_for) == (ReplayState.OPEN, None)
+    assert store.moves(given_back.id)[-1].reason == "other replays have their turn"
+    following = store.claim("worker", 3_600)
+    assert following is not None
+    assert following.replay.id != given_back.id
+    assert not store.yield_turn(claim.lease)
+
+
+def test_the_next_account_is_that_of_the_next_claim(store: Store) -> None:
+    first, second = sorted(new_account(store, name) for name in ("one", "two"))
+    assert store.next_account() is None
+    for account in (first, first, second):
+        new_replay(store, account)
+    assert (store.next_account(), store.next_account(after=first)) == (first, second)
+    assert claim_in_turns(store, 1) == [first]
+    assert store.next_account(running_max=1) == second
