@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.support.database.mariadb import MariaDbServer, require_mariadb
-from tests.support.database.migrated import ReusedDatabases, make_migrated
+from tests.support.database.migrated import ReusedDatabases, ReusedStore, make_migrated
 
 BOTH: Final = ("sqlite", pytest.param("mariadb", marks=pytest.mark.processes))
 
@@ -25,6 +25,12 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]
 @pytest.fixture(scope="session")
 def reused_databases(mariadb: MariaDbServer) -> ReusedDatabases:
     return ReusedDatabases(mariadb)
+
+
+@pytest.fixture(scope="session")
+def reused_store(tmp_path_factory: pytest.TempPathFactory) -> ReusedStore:
+    """Return a store on SQLite for all tests of this process, one at a time."""
+    return ReusedStore(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(params=BOTH)

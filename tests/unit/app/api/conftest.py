@@ -5,7 +5,6 @@ with an account and a key; `client` shows the operator's.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signing import new_secret
 from tests.support.database.api_keys import issue_key
-from tests.support.database.migrated import make_migrated
+from tests.support.database.migrated import ReusedStore
 from tests.support.http.api_clients import Issued, client_of
 from tests.support.http.receiver_thread import ReceiverThread
 
@@ -38,14 +37,13 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, refused_address: str) -> Settings:
-    return Settings(data_dir=tmp_path, bootstrap_servers=refused_address)
+def settings(tmp_path: Path, reused_store: ReusedStore, refused_address: str) -> Settings:
+    return Settings(data_dir=tmp_path, database=reused_store.url, bootstrap_servers=refused_address)
 
 
 @pytest.fixture
-def store(settings: Settings) -> Iterator[Store]:
-    make_migrated(settings.database)
-    with closing(Store.open(settings.database)) as store:
+def store(reused_store: ReusedStore) -> Iterator[Store]:
+    with reused_store.one() as store:
         yield store
 
 

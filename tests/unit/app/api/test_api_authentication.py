@@ -1,10 +1,10 @@
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from app.services.authentication import FRESH_S, STALE_S, KeyCache
 from app.store import Store, StoreUnavailable
+from tests.support.database.migrated import ReusedStore
 from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
@@ -30,12 +30,6 @@ def cache(store: Store, clock: Clock) -> KeyCache:
     return KeyCache(store.find_key, clock=clock)
 
 
-def take_database_away(store: Store, folder: Path) -> None:
-    store.close()
-    (folder / "rewind.db").rename(folder / "elsewhere.db")
-    (folder / "rewind.db").mkdir()
-
-
 async def test_a_revoked_key_is_rejected_after_two_seconds(
     cache: KeyCache, store: Store, clock: Clock, developer: Issued
 ) -> None:
@@ -51,25 +45,24 @@ async def test_a_revoked_key_is_rejected_after_two_seconds(
 
 
 async def test_a_fresh_key_needs_no_lookup(
-    cache: KeyCache, store: Store, tmp_path: Path, developer: Issued
+    cache: KeyCache, reused_store: ReusedStore, developer: Issued
 ) -> None:
     key, token = developer
     assert await cache.find_key(token) == key
-    take_database_away(store, tmp_path)
+    reused_store.take_database_away()
     assert await cache.find_key(token) == key
 
 
 async def test_a_cached_key_works_while_the_database_is_down(
     cache: KeyCache,
-    store: Store,
+    reused_store: ReusedStore,
     clock: Clock,
-    tmp_path: Path,
     developer: Issued,
     operator: Issued,
 ) -> None:
     key, token = developer
     assert await cache.find_key(token) == key
-    take_database_away(store, tmp_path)
+    reused_store.take_database_away()
     clock.now_s += STALE_S - 1
     assert await cache.find_key(token) == key
     with pytest.raises(StoreUnavailable):
@@ -81,9 +74,9 @@ async def test_a_cached_key_works_while_the_database_is_down(
 
 @pytest.mark.parametrize("token", ["", "rwk_", "rwk_" + "x" * 42, "rwk_" + "x" * 44, "x" * 47])
 async def test_a_malformed_key_is_not_looked_up(
-    cache: KeyCache, store: Store, tmp_path: Path, token: str
+    cache: KeyCache, reused_store: ReusedStore, token: str
 ) -> None:
-    take_database_away(store, tmp_path)
+    reused_store.take_database_away()
     assert await cache.find_key(token) is None
 
 

@@ -23,6 +23,7 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from logbroker.json_log import JsonLines
+from tests.support.database.migrated import ReusedStore
 from tests.support.http.api_clients import client_of
 
 pytestmark = pytest.mark.anyio
@@ -90,12 +91,10 @@ async def test_metrics_have_replay_statistics(
 
 
 async def test_metrics_work_while_the_database_is_down(
-    client: AsyncClient, store: Store, tmp_path: Path
+    client: AsyncClient, reused_store: ReusedStore
 ) -> None:
     assert (await client.get("/metrics")).status_code == 200
-    store.close()
-    (tmp_path / "rewind.db").rename(tmp_path / "elsewhere.db")
-    (tmp_path / "rewind.db").mkdir()
+    reused_store.take_database_away()
     answer = await client.get("/metrics")
     assert answer.status_code == 200
     assert "\nrewind_database_up 0.0\n" in answer.text

@@ -13,6 +13,7 @@ from app.config import Settings
 from app.domain.model import NewReplay, Webhook, Window
 from app.http.request_limits import DOCUMENT_BYTES_MAX
 from app.store import Store
+from tests.support.database.migrated import ReusedStore
 from tests.support.http.api_clients import Issued
 
 pytestmark = pytest.mark.anyio
@@ -115,16 +116,20 @@ async def test_a_surrogate_in_a_value_does_not_break_the_response(client: AsyncC
 
 
 async def test_an_unexpected_error_is_a_problem_without_its_cause(
-    application: FastAPI, operator: Issued, store: Store, webhook: Webhook, tmp_path: Path
+    application: FastAPI,
+    operator: Issued,
+    store: Store,
+    webhook: Webhook,
+    reused_store: ReusedStore,
 ) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, Window(0, 1)))
-    _set_state(tmp_path, "HAUNTED")
+    _set_state(reused_store.file, "HAUNTED")
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)
     headers = {"authorization": f"Bearer {operator[1]}"}
     async with AsyncClient(transport=transport, base_url="http://api.test") as client:
         client.headers.update(headers)
         answer = await client.get(f"/replays/{replay.id}")
-        _set_state(tmp_path, "OPEN")
+        _set_state(reused_store.file, "OPEN")
         metrics = (await client.get("/metrics")).text
 
     assert "HAUNTED" not in str(problem(answer, 500))
@@ -134,16 +139,16 @@ async def test_an_unexpected_error_is_a_problem_without_its_cause(
     assert series in metrics
 
 
-def _set_state(folder: Path, state: str) -> None:
-    with closing(sqlite3.connect(folder / "rewind.db")) as database:
+def _set_state(file: Path, state: str) -> None:
+    with closing(sqlite3.connect(file)) as database:
         database.execute("UPDATE replays SET state = ?", (state,))
         database.commit()
 
 
 async def test_a_database_that_is_down_is_named_without_its_cause(
-    client: AsyncClient, tmp_path: Path
+    client: AsyncClient, reused_store: ReusedStore
 ) -> None:
-    with closing(sqlite3.connect(tmp_path / "rewind.db")) as database:
+    with closing(sqlite3.connect(reused_store.file)) as database:
         database.execute("DROP TABLE replay_failures")
         database.execute("DROP TABLE replays")
         database.execute("DROP TABLE webhooks")

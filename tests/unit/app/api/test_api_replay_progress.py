@@ -11,14 +11,13 @@ from sqlalchemy import make_url
 from starlette.types import Message
 
 from app.api.replay_progress import ProgressStream
-from app.config import Settings
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.services.errors import NoStreamsLeft, TooManyStreams
 from app.services.progress_watch import ProgressWatch, version_of
 from app.store import Store, StoreUnavailable
 from app.webhooks.signing import new_secret
 from tests.support.database.mariadb import MariaDbServer
-from tests.support.database.migrated import make_migrated
+from tests.support.database.migrated import ReusedStore, make_migrated
 from tests.support.processes.tcp_proxy import TcpLink
 from tests.support.processes.waiting import DEADLINE_S
 
@@ -132,11 +131,11 @@ async def see_through_an_outage(store: Store, link: TcpLink) -> None:
 
 
 async def test_an_unexpected_error_ends_the_stream_and_is_logged(
-    settings: Settings, store: Store, replay: Replay, caplog: pytest.LogCaptureFixture
+    reused_store: ReusedStore, store: Store, replay: Replay, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(ProgressStream(ProgressWatch(store), replay, "key_1", None)) as answer:
         await answer.until(lambda: "event: progress" in answer.text)
-        with closing(sqlite3.connect(settings.data_dir / "rewind.db")) as database:
+        with closing(sqlite3.connect(reused_store.file)) as database:
             database.execute("UPDATE replays SET state = 'DREAMING'")
             database.commit()
         await answer.until(lambda: answer.is_over)

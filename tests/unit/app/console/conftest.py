@@ -5,7 +5,6 @@ developers with an account each, and a read-only key.
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from tests.support.database.api_keys import issue_key
-from tests.support.database.migrated import make_migrated
+from tests.support.database.migrated import ReusedStore
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient, enabled_webhook
 from tests.support.http.receiver_thread import ReceiverThread
@@ -35,14 +34,13 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, refused_address: str) -> Settings:
-    return Settings(data_dir=tmp_path, bootstrap_servers=refused_address)
+def settings(tmp_path: Path, reused_store: ReusedStore, refused_address: str) -> Settings:
+    return Settings(data_dir=tmp_path, database=reused_store.url, bootstrap_servers=refused_address)
 
 
 @pytest.fixture
-def store(settings: Settings) -> Iterator[Store]:
-    make_migrated(settings.database)
-    with closing(Store.open(settings.database)) as store:
+def store(reused_store: ReusedStore) -> Iterator[Store]:
+    with reused_store.one() as store:
         yield store
 
 
