@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.support.database.mariadb import MariaDbServer, require_mariadb
-from tests.support.database.migrated import ReusedDatabases, ReusedStore, make_migrated
+from tests.support.database.migrated import ReusedDatabases, ReusedStore
 
 BOTH: Final = ("sqlite", pytest.param("mariadb", marks=pytest.mark.processes))
 
@@ -40,11 +40,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=BOTH)
-def migrated_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def migrated_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the URL of a migrated database, once on SQLite and once on MariaDB."""
     if request.param == "sqlite":
-        make_migrated(sqlite_url(tmp_path))
-        yield sqlite_url(tmp_path)
+        store: ReusedStore = request.getfixturevalue("reused_store")
+        with store.one():
+            yield store.url
     else:
         databases: ReusedDatabases = request.getfixturevalue("reused_databases")
         with databases.one() as url:

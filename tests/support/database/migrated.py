@@ -59,16 +59,22 @@ def _mariadb_script(server: str) -> list[str]:
     return script
 
 
-class ReusedStore:
-    """One store on a SQLite file, which each test gets with migrated, empty tables.
+@functools.cache
+def reused_store_at(url: str) -> Store:
+    """Return one store for all tests with this database; a test closes its connections.
 
     SQLAlchemy compiles each statement once for an engine: more work than to run it.
     """
+    return Store.open(url)
+
+
+class ReusedStore:
+    """One store on a SQLite file, which each test gets with migrated, empty tables."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "rewind.db"
         self.url = f"{_SQLITE}{self.file}"
-        self._store = Store.open(self.url)
+        self._store = reused_store_at(self.url)
 
     @contextmanager
     def one(self) -> Iterator[Store]:

@@ -6,9 +6,10 @@ from contextlib import closing
 import pytest
 
 from app.store import Store
+from tests.support.database.migrated import reused_store_at
 
 
 @pytest.fixture
 def store(migrated_url: str) -> Iterator[Store]:
-    with closing(Store.open(migrated_url)) as store:
+    with closing(reused_store_at(migrated_url)) as store:
         yield store

@@ -10,6 +10,7 @@ from app.domain.model import Claim, NewReplay, NewWebhook, Webhook, Window
 from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.fixtures import BOTH, create_database
+from tests.support.database.migrated import reused_store_at
 
 WINDOW = Window(1_000, 2_000)
 
@@ -28,7 +29,7 @@ def database_url(migrated_url: str) -> str:
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    with closing(Store.open(database_url)) as store:
+    with closing(reused_store_at(database_url)) as store:
         yield store
 
 
