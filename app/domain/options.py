@@ -32,7 +32,7 @@ class Source(StrEnum):
 
 
 class NoticeStyle(StrEnum):
-    """The format of the notice that a webhook gets at the end of a replay."""
+    """The format of the notification that a webhook gets at the end of a replay."""
 
     REWIND = "rewind"
     TWITTER = "twitter"

@@ -82,8 +82,8 @@ class Terminal:
     def serve(self, line: str, ready: str) -> ShellProcess:
         """Start a command that keeps running and wait for a line that begins with `ready`."""
         name = "-".join(line.split()[:4]).replace("/", ".")
-        said = self._folder / f"{name}.log"
-        server = ShellProcess(line.removesuffix("&"), self.folder, said, self.environment)
+        output = self._folder / f"{name}.log"
+        server = ShellProcess(line.removesuffix("&"), self.folder, output, self.environment)
         self._stack.enter_context(server)
         server.start(ready)
         return server
@@ -206,7 +206,7 @@ def test_using_it(terminal: Terminal) -> None:
 
     assert listener.stop(signal.SIGINT) == 0
     assert service.stop(signal.SIGINT) == 0
-    assert "rewind stopped" in service.said
+    assert "rewind stopped" in service.output
     kept = {path.name for path in (terminal.folder / ".rewind").iterdir()}
     assert {"log", "operator.key", "rewind.db"} <= kept
 

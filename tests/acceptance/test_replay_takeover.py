@@ -64,7 +64,7 @@ def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage
     check_complete(stage, job)
     assert job["leaseEpoch"] == 2
     assert f":{other.pid}:" in job["worker"]
-    assert f'"event": "taken-over", "replay": "{replay_id}"' in other.said
+    assert f'"event": "taken-over", "replay": "{replay_id}"' in other.output
     # What came twice was sent since the last checkpoint, and no more.
     assert len(stage.receiver.taken) - EVENTS < EVENTS / 2
 
@@ -119,7 +119,7 @@ def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> Non
     job = stage.finished(replay_id)
     check_complete(stage, job)
     assert job["leaseEpoch"] == 2
-    assert f'"event": "released", "replay": "{replay_id}"' in holder.said
+    assert f'"event": "released", "replay": "{replay_id}"' in holder.output
     # A worker that ends in good order has written down all that it sent.
     assert sorted(stage.receiver.taken) == stage.expected
 

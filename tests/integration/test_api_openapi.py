@@ -107,10 +107,10 @@ def test_the_api_conforms_to_its_openapi_document(
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    said = (tmp_path / "api.log").read_text()
-    assert "Traceback" not in said, said
+    log = (tmp_path / "api.log").read_text()
+    assert "Traceback" not in log, log
     # What it drove was not refusals alone.
-    assert set(re.findall(r'"action": "(\w+)", .*"status": 20\d', said)) >= DONE
+    assert set(re.findall(r'"action": "(\w+)", .*"status": 20\d', log)) >= DONE
 
 
 def _narrowed(client: httpx.Client, receiver_url: str) -> dict[str, Any]:

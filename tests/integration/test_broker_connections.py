@@ -94,10 +94,10 @@ def test_an_invalid_frame_closes_its_connection_and_logs_one_line(
         strange.socket.sendall(sent)
         strange.until_closed()
     assert works(connection)
-    lines = [line for line in broker.said.splitlines() if f"peer={peer} " in line]
+    lines = [line for line in broker.output.splitlines() if f"peer={peer} " in line]
     assert len(lines) == 1
     assert " WARNING logbroker.connection closed " in lines[0]
-    assert "Traceback" not in broker.said
+    assert "Traceback" not in broker.output
 
 
 def test_requests_before_an_invalid_frame_are_handled(broker: BrokerProcess) -> None:

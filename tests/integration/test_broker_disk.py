@@ -84,8 +84,8 @@ def test_a_full_disk_is_a_storage_error_and_reads_continue(
     assert page[refused] == 1
     traffic = {name: page[f'logbroker_{name}_in_total{{topic="full"}}'] for name in IN}
     assert traffic == {"messages": count, "bytes": count * len(batch_of(VALUE))}
-    assert "write failed partition=full-0" in broker.said
-    assert "File too large" in broker.said
+    assert "write failed partition=full-0" in broker.output
+    assert "File too large" in broker.output
 
     # What is smaller than the room left is taken, and gets the next offset.
     connection.produce("full", batch_of(b"small"), acks=ACKS_ALL)
@@ -95,7 +95,7 @@ def test_a_full_disk_is_a_storage_error_and_reads_continue(
     broker.make_topic("other")
     connection.produce("other", batch_of(VALUE), acks=ACKS_ALL)
     assert connection.produced()[1:] == (0, 0)
-    assert "Traceback" not in broker.said
+    assert "Traceback" not in broker.output
 
 
 def test_all_requests_of_a_failed_write_get_the_error(connection: RawConnection) -> None:

@@ -202,7 +202,7 @@ def test_acknowledged_records_survive_every_crash_once_and_in_order(
         assert consumers[partition].seen == list(log.items())
     for each in producers:
         assert each.acked == sorted(each.acked)
-    assert "Traceback" not in broker.said
+    assert "Traceback" not in broker.output
     assert broker.stop() == 0
     check_files(broker)
 

@@ -61,7 +61,7 @@ def test_a_clean_restart_keeps_everything(
 
         broker.serve()
         assert not clean_marker(broker).exists()
-        assert "recovered" not in broker.said
+        assert "recovered" not in broker.output
         for topic, records in before.items():
             assert everything(broker, topic) == records
         fill(broker, "events")
@@ -76,7 +76,7 @@ def test_a_crash_leaves_no_clean_marker_and_loses_nothing(tmp_path: Path) -> Non
         broker.kill()
         assert not clean_marker(broker).exists()
         broker.serve()
-        assert "recovered events-0" in broker.said
+        assert "recovered events-0" in broker.output
         assert everything(broker, "events") == before
 
 
@@ -142,7 +142,7 @@ def test_a_second_broker_on_a_data_directory_is_rejected(tmp_path: Path) -> None
     ):
         second.launch()
         assert second.wait() == 1
-        (line,) = second.said.splitlines()
+        (line,) = second.output.splitlines()
         assert line.startswith("logbroker: ")
         assert str(tmp_path / "log") in line
         fill(first, "events")
@@ -155,7 +155,7 @@ def test_a_data_directory_belongs_to_one_broker_id(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log", "--broker-id", "4", name="other") as other:
         other.launch()
         assert other.wait() == 1
-        (line,) = other.said.splitlines()
+        (line,) = other.output.splitlines()
         assert line.startswith("logbroker: ")
         assert "3" in line
         assert "4" in line
@@ -170,7 +170,7 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     ):
         second.launch()
         assert second.wait() == 1
-        assert f"cannot listen on 127.0.0.1:{first.port}" in second.said
+        assert f"cannot listen on 127.0.0.1:{first.port}" in second.output
 
 
 def test_acknowledged_records_survive_a_stop_under_load(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_metrics_have_one_address(tmp_path: Path, port: int) -> None:
     with BrokerProcess(tmp_path / "log", *options) as broker:
         broker.launch()
         assert broker.wait() == MISUSED
-        assert "mutually exclusive" in broker.said
+        assert "mutually exclusive" in broker.output
 
 
 def test_a_metrics_port_in_use_is_an_error(
@@ -266,4 +266,4 @@ def test_a_metrics_port_in_use_is_an_error(
     with BrokerProcess(tmp_path / "other", "--metrics-port", str(port), name="other") as second:
         second.launch()
         assert second.wait() == 1
-        assert f"metrics cannot listen on 127.0.0.1:{port}" in second.said
+        assert f"metrics cannot listen on 127.0.0.1:{port}" in second.output

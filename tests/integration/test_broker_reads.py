@@ -184,7 +184,7 @@ def test_a_consumer_that_disconnects_with_pending_responses_is_removed(
     offset = put(producer, topic, b"after")
     consumer.fetch(topic, offset, max_wait_ms=WAIT_MS)
     assert [record.value for record in consumer.fetched().records] == [b"after"]
-    assert "Traceback" not in broker.said
+    assert "Traceback" not in broker.output
 
 
 # --- only what is flushed is seen ---

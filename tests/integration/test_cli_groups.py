@@ -263,7 +263,7 @@ def test_a_group_is_deleted_with_its_offsets(
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "message"),
     [
         (["--topic", "nowhere"], "unknown topic 'nowhere'"),
         (["--topic", "clicks:7"], "unknown partition 7 of topic 'clicks'"),
@@ -271,8 +271,8 @@ def test_a_group_is_deleted_with_its_offsets(
     ],
 )
 def test_unknown_groups_and_partitions_cannot_be_reset(
-    groups: Run, topic: str, choice: list[str], said: str
+    groups: Run, topic: str, choice: list[str], message: str
 ) -> None:
     refused = groups("reset", "new", "--to-earliest", *choice, "--execute")
     assert refused.returncode == 1
-    assert (refused.stdout, refused.stderr) == ("", f"logbroker: {said}\n")
+    assert (refused.stdout, refused.stderr) == ("", f"logbroker: {message}\n")

@@ -169,7 +169,7 @@ def test_the_default_partition_count_is_the_brokers(topics: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["create", "there"], "TOPIC_ALREADY_EXISTS"),
         (["create", "a/b"], "TOPIC_EXCEPTION"),
@@ -180,7 +180,7 @@ def test_the_default_partition_count_is_the_brokers(topics: Run) -> None:
     ],
 )
 def test_an_error_is_one_line_with_exit_code_one(
-    topics: Run, arguments: list[str], said: str
+    topics: Run, arguments: list[str], message: str
 ) -> None:
     topics("create", "there")
     refused = topics(*arguments)
@@ -188,7 +188,7 @@ def test_an_error_is_one_line_with_exit_code_one(
     assert refused.stdout == ""
     (line,) = refused.stderr.splitlines()
     assert line.startswith("logbroker: ")
-    assert said in line
+    assert message in line
     assert topics("list").stdout == "there\n"
 
 

@@ -52,14 +52,14 @@ class Up(ServerProcess):
     @property
     def url(self) -> str:
         """The URL of the API, once it is ready."""
-        (line,) = (each for each in self.said.splitlines() if each.startswith(READY))
+        (line,) = (each for each in self.output.splitlines() if each.startswith(READY))
         return line.removeprefix(READY)
 
     def failure(self) -> list[str]:
         """Start the service, which must fail. Returns its error messages."""
         self.launch()
         assert self.wait() == 1
-        return [line for line in self.said.splitlines() if line.startswith("rewind: ")]
+        return [line for line in self.output.splitlines() if line.startswith("rewind: ")]
 
     def children(self) -> list[int]:
         """Return the ids of its child processes."""
@@ -106,14 +106,14 @@ def test_data_survives_a_restart(tmp_path: Path) -> None:
         )
         assert {each["origin"] for each in api.get("/processes").json()["items"]} == {"east"}
         assert up.stop(signal.SIGINT) == 0
-        assert '"action": "createKey"' in up.said
+        assert '"action": "createKey"' in up.output
         key = (up.folder / "operator.key").read_text()
-        assert key.strip() not in up.said
+        assert key.strip() not in up.output
         with closing(sqlite3.connect(up.folder / "rewind.db")) as database:
             assert database.execute("SELECT kind FROM processes").fetchall() == []
     with Up(tmp_path, options=in_east) as up, up.connect() as api:
         assert (up.folder / "operator.key").read_text() == key
-        assert '"action": "createKey"' not in up.said
+        assert '"action": "createKey"' not in up.output
         assert api.get("/webhooks").json()["items"][0]["id"] == webhook["id"]
         assert api.get(f"/replays/{replay['id']}").json()["state"] == "CANCELLED"
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
@@ -160,7 +160,7 @@ def _reads(api: httpx.Client, replay_id: str) -> bool:
 def test_a_data_directory_in_use_is_reported_in_one_line(running: Up) -> None:
     with Up(running.folder.parent, "second") as second:
         assert len(second.failure()) == 1
-        assert second.said.count("is in use: another process holds") == 1
+        assert second.output.count("is in use: another process holds") == 1
 
 
 def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
                 (line,) = up.failure()
                 assert "address already in use" in line.lower()
                 assert "{" not in line
-                assert up.said.lower().count("address already in use") == 1
+                assert up.output.lower().count("address already in use") == 1
 
 
 def test_a_database_of_a_later_version_is_reported_in_one_line(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_database_of_a_later_version_is_reported_in_one_line(tmp_path: Path) -
     with Up(tmp_path) as up:
         (line,) = up.failure()
         assert "schema is 9999" in line
-        assert up.said.strip() == line
+        assert up.output.strip() == line
 
 
 def test_a_second_signal_kills_the_children(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_the_end_of_one_process_stops_all(tmp_path: Path) -> None:
         children = up.children()
         os.kill(children[-1], signal.SIGKILL)
         assert up.wait() == 1
-        assert "rewind: rewind worker exited with code -9" in up.said
+        assert "rewind: rewind worker exited with code -9" in up.output
         assert all(has_ended(pid) for pid in children)
 
 
@@ -258,7 +258,7 @@ def test_several_brokers_without_zookeeper_are_a_usage_error(tmp_path: Path) -> 
     with Up(tmp_path, options=("--brokers", "2")) as up:
         up.launch()
         assert up.wait() == 2
-        (line,) = up.said.splitlines()
+        (line,) = up.output.splitlines()
         assert line.startswith("rewind: REWIND_BROKERS is 2 and REWIND_ZOOKEEPER is not given")
     assert not (tmp_path / "data").exists()
 

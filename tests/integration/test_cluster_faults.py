@@ -261,8 +261,8 @@ def test_a_broker_whose_session_ended_leads_nothing_until_it_is_registered_again
         sleeper.resume()
         cluster.until_leaders("events", LEADERS)
         producer.until_acknowledged_again(*range(PARTITIONS))
-    assert "lost registration cluster" in sleeper.said
-    assert sleeper.said.count("joined cluster") == 2
+    assert "lost registration cluster" in sleeper.output
+    assert sleeper.output.count("joined cluster") == 2
     assert_nothing_is_lost(cluster, producer)
 
 
@@ -309,7 +309,7 @@ def test_a_zookeeper_that_lost_everything_does_not_make_brokers_remove_their_log
     own_zookeeper.start()
     # A broker that starts now creates a cluster without topics.
     with cluster.make_broker(9, "founder").serve() as founder:
-        (cluster_id,) = re.findall(r"joined cluster=(\S+)", founder.said)
+        (cluster_id,) = re.findall(r"joined cluster=(\S+)", founder.output)
         grow_older(own_zookeeper)
         for broker in cluster.brokers.values():
             broker.until_says(f"left the cluster: ZooKeeper has cluster {cluster_id}")

@@ -17,9 +17,9 @@ def refusal(broker: BrokerProcess) -> str:
     with broker:
         broker.launch()
         assert broker.wait() == 1
-        message = [line for line in broker.said.splitlines() if line.startswith("logbroker: ")]
-    assert len(message) == 1, broker.said
-    assert "Traceback" not in broker.said
+        message = [line for line in broker.output.splitlines() if line.startswith("logbroker: ")]
+    assert len(message) == 1, broker.output
+    assert "Traceback" not in broker.output
     return message[0]
 
 

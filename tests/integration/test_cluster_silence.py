@@ -83,5 +83,5 @@ def test_a_broker_stops_while_zookeeper_does_not_respond_and_requests_are_delaye
         # A later request is answered, so those before it stand in line.
         assert cluster.live_at(1) == [1]
         assert cluster.brokers[1].stop() == 0
-    assert "stopped broker_id=1" in cluster.brokers[1].said
-    assert "Traceback" not in cluster.brokers[1].said
+    assert "stopped broker_id=1" in cluster.brokers[1].output
+    assert "Traceback" not in cluster.brokers[1].output

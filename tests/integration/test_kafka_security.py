@@ -194,15 +194,16 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
             check_live_and_replay(client, receiver)
         if user == UNAUDITED:
             until(
-                lambda: any("audit-reports-refused" in each.said for each in servers), "it says so"
+                lambda: any("audit-reports-refused" in each.output for each in servers),
+                "it says so",
             )
         assert [each.stop() for each in reversed(servers)] == [0, 0, 0]
-        lines = [line for each in servers for line in each.said.splitlines()]
+        lines = [line for each in servers for line in each.output.splitlines()]
         assert not [line for line in lines if PASSWORDS[user] in line]
         # Who has the right has nothing to say.
         words = ("topic-missing", "audit-reports-refused", "audit-reports-dropped", "outcomes-lost")
-        said = [line for line in lines if any(word in line for word in words)]
-        assert bool(said) == (user == UNAUDITED), said
+        warnings = [line for line in lines if any(word in line for word in words)]
+        assert bool(warnings) == (user == UNAUDITED), warnings
 
 
 def check_live_and_replay(api: httpx.Client, receiver: ReceiverThread) -> None:
@@ -277,7 +278,7 @@ def test_who_is_not_let_in_says_why_and_shows_no_password(
         url = api.start("rewind api ready on ")
         assert "log" in httpx.get(f"{url}/readyz", timeout=DEADLINE_S).json()["unavailable"]
         api.until_says(reason)
-        assert password not in api.said
+        assert password not in api.output
 
 
 def test_settings_that_the_client_refuses_end_the_command_with_the_reason(tmp_path: Path) -> None:
@@ -288,9 +289,11 @@ def test_settings_that_the_client_refuses_end_the_command_with_the_reason(tmp_pa
     worker = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", environment)
     worker.launch()
     assert worker.wait() == 2
-    lines = [line for line in worker.said.splitlines() if line.startswith("rewind: REWIND_KAFKA_")]
+    lines = [
+        line for line in worker.output.splitlines() if line.startswith("rewind: REWIND_KAFKA_")
+    ]
     assert [line.split(" ")[1] for line in lines] == ["REWIND_KAFKA_ACKS", "REWIND_KAFKA_SSL_CA"]
-    assert "hunter2" not in worker.said
+    assert "hunter2" not in worker.output
 
 
 def test_operators_see_what_the_rights_on_the_page_allow(

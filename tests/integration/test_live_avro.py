@@ -136,7 +136,7 @@ def test_undecodable_events_are_logged_with_their_offset_and_skipped(
     assert scrape(live.metrics_port)[MALFORMED] == 2
     places = [
         line["place"]
-        for line in map(json.loads, filter(lambda each: each[0] == "{", live.said.splitlines()))
+        for line in map(json.loads, filter(lambda each: each[0] == "{", live.output.splitlines()))
         if line["event"] == "event-malformed"
     ]
     assert places == ["events-0-0", "events-0-1"]
@@ -174,7 +174,7 @@ def test_while_the_registry_is_away_nothing_is_lost_or_overtaken(
     until(lambda: scrape(live.metrics_port)[failures] >= 2, "it is asked again")
     scene.owe(webhook, event(4))
     until(lambda: "evt_4" in receiver.taken, "earlier deliveries are sent meanwhile")
-    assert live.said.count('"event": "schema-registry-unavailable"') == 1
+    assert live.output.count('"event": "schema-registry-unavailable"') == 1
     assert scene.uncommitted(MATCHER, EVENTS) == 2
     registry.serve()
     until(lambda: len(receiver.taken) == 5, "all came")
@@ -237,7 +237,7 @@ def test_rewind_up_passes_the_registry_on_and_hides_its_password(
         until(lambda: receiver.taken == ["evt_0"], "it came")
         assert not any("hunter2" in line for line in command_lines())
         assert up.stop() == 0
-        assert "hunter2" not in up.said
+        assert "hunter2" not in up.output
 
 
 def command_lines() -> list[str]:

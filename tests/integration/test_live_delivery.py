@@ -158,7 +158,7 @@ def test_a_410_response_disables_the_webhook(scene: LiveScene, receiver: Receive
         LiveOutcome.DISABLED,
     ]
     assert len(receiver.webhooks) == 1
-    (audit,) = [json.loads(line) for line in live.said.splitlines() if "rewind.audit" in line]
+    (audit,) = [json.loads(line) for line in live.output.splitlines() if "rewind.audit" in line]
     assert (audit["event"], audit["target"], audit["account_id"]) == (
         "change",
         webhook.id,
@@ -252,7 +252,7 @@ def test_malformed_records_are_skipped(scene: LiveScene, receiver: ReceiverThrea
         lambda: scrape(live.metrics_port)['rewind_live_events_total{result="malformed"}'] == 7,
         "the others are counted",
     )
-    assert live.said.count('"event": "event-malformed"') == 7
+    assert live.output.count('"event": "event-malformed"') == 7
 
 
 def test_a_foreign_record_without_id_is_delivered_under_its_position(

@@ -124,7 +124,7 @@ def test_processes_share_the_partitions_and_repeat_nothing(
 
         def is_shared() -> bool:
             publish_more()
-            return second.said.count('"event": "partitions-assigned"') == 2
+            return second.output.count('"event": "partitions-assigned"') == 2
 
         publish_more()
         second = scene.live()
@@ -222,5 +222,5 @@ def test_a_port_in_use_is_an_error(scene: LiveScene) -> None:
     first = scene.live()
     second = scene.live(launch_only=True, live_metrics_port=first.metrics_port)
     assert second.wait() == 1
-    assert "Address already in use" in second.said
-    assert "Traceback" not in second.said
+    assert "Address already in use" in second.output
+    assert "Traceback" not in second.output

@@ -106,8 +106,8 @@ def test_records_keep_everything_and_topics_their_settings(
         assert named.stop() == 0
         assert plain.stop() == 0
     source_id: Any = east.admin.list_topics(timeout=DEADLINE_S).cluster_id
-    assert f"mirroring topics=kept from={east.servers} from_cluster={source_id} to=" in plain.said
-    assert "partitions assigned partitions=kept-0..2\n" in plain.said
+    assert f"mirroring topics=kept from={east.servers} from_cluster={source_id} to=" in plain.output
+    assert "partitions assigned partitions=kept-0..2\n" in plain.output
     assert plain_records == by_partition(
         [with_header(each, "mirrored-from", source_id.encode()) for each in records], 3
     )
@@ -218,7 +218,7 @@ def test_partitions_are_added_and_never_taken(
         assert refused.wait() == 1
     assert (
         "logbroker: topic 'grows' has 5 partitions at the destination and 4 at the source"
-        in refused.said
+        in refused.output
     )
 
 
@@ -268,8 +268,8 @@ def test_a_destination_that_stamps_times_is_refused_and_so_is_the_source_itself(
         stamping.launch()
         itself.launch()
         assert stamping.wait() == itself.wait() == 1
-    assert "message.timestamp.type of topic 'stamped' is 'LogAppendTime'" in stamping.said
-    assert "logbroker: --from and --to are the same cluster" in itself.said
+    assert "message.timestamp.type of topic 'stamped' is 'LogAppendTime'" in stamping.output
+    assert "logbroker: --from and --to are the same cluster" in itself.output
 
 
 def test_a_record_that_the_destination_refuses_stops_those_behind_it_and_no_others(
@@ -334,7 +334,7 @@ def test_records_deleted_before_they_were_copied_are_reported(
         assert mirror.metric("records_lost_total", topic="trimmed") == 15
         assert mirror.metric("errors_total", reason="records_lost") == 1
         assert mirror.metric("restarts_total") == 0
-    assert '"position": 10, "earliest": 25, "end": 30, "lost": 15' in mirror.said
+    assert '"position": 10, "earliest": 25, "end": 30, "lost": 15' in mirror.output
     numbers = [*range(10), *range(25, 30)]
     assert values_of(west, "trimmed") == [[b"%d" % each for each in numbers]]
 

@@ -409,8 +409,8 @@ def working(api: ApiProcess, folder: Path) -> Iterator[None]:
         "REWIND_BOOTSTRAP_SERVERS": api.settings.bootstrap_servers,
         "REWIND_ALLOW_PRIVATE_TARGETS": "true",
     }
-    said = folder / "worker.stderr"
-    with ServerProcess(["-m", "app", "worker"], said, environment) as worker:
+    output = folder / "worker.stderr"
+    with ServerProcess(["-m", "app", "worker"], output, environment) as worker:
         worker.start("rewind worker ready")
         yield
         assert worker.stop() == 0

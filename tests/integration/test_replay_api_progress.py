@@ -193,5 +193,5 @@ def stop_amid_a_stream(api: ApiProcess) -> None:
     assert not rest.is_alive()
     assert left == []
     # What uvicorn says of requests that it had to cut off at the end of the grace.
-    assert "Cancel" not in api.process.said
-    assert "Traceback" not in api.process.said
+    assert "Cancel" not in api.process.output
+    assert "Traceback" not in api.process.output

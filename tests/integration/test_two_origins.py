@@ -442,7 +442,7 @@ def test_a_new_group_starts_after_earlier_events_are_recorded(
     stopped = scene.live(launch_only=True)
     stopped.until_says("late-events-not-stored")
     assert stopped.stop() == 0
-    assert "groups-not-left" not in stopped.said
+    assert "groups-not-left" not in stopped.output
     assert committed(broker) == [None] * PARTITIONS
     live = scene.live(launch_only=True)
     live.until_says("late-events-not-stored")

@@ -49,7 +49,7 @@ def test_a_mirror_says_where_it_is_and_copies_the_others(tmp_path: Path) -> None
             until_copied(west, "orders", 2)
             assert [each.value for each in west.read("orders")[0]] == [b"1", b"2"]
             assert mirror.metric("skipped_total", topic="orders", reason="unreadable") == 1
-            assert "topic=orders partition=0 offset=1" in mirror.said
+            assert "topic=orders partition=0 offset=1" in mirror.output
 
 
 def test_the_live_path_goes_past_it(

@@ -94,8 +94,8 @@ class Scene:
             "REWIND_HEARTBEAT_S": "0.5",
             "REWIND_CHECKPOINT_INTERVAL_S": "0.2",
         }
-        said = self._folder / f"worker-{len(self._workers)}.log"
-        worker = ServerProcess(["-m", "app", "worker"], said, environment)
+        output = self._folder / f"worker-{len(self._workers)}.log"
+        worker = ServerProcess(["-m", "app", "worker"], output, environment)
         worker.launch()
         self._workers.append(worker)
         return worker
@@ -177,7 +177,7 @@ def test_a_frozen_worker_that_wakes_after_a_take_over_lets_go(scene: Scene) -> N
         assert sorted(set(scene.event_ids)) == scene.expected
         count = len(scene.event_ids)
         first.resume()
-        await until_async(lambda: '"event": "lost"' in first.said, "the first worker let go")
+        await until_async(lambda: '"event": "lost"' in first.output, "the first worker let go")
         # One request at most may have been frozen between its last look at the lease and the
         # socket: receivers know events by their ids.
         assert len(scene.event_ids) - count <= 1

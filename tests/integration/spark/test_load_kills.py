@@ -45,7 +45,7 @@ def launched_until_it_writes(scene: LoadScene, job: JobProcess) -> None:
         "tasks write",
         SPARK_START_S,
     )
-    assert job.exit_code is None, job.said
+    assert job.exit_code is None, job.output
 
 
 def kill_before_commit(scene: LoadScene, name: str) -> None:
@@ -67,7 +67,7 @@ def end_at(scene: LoadScene, name: str, moment: str) -> None:
     before = scene.data_files()
     with scene.load_process(name, environment=environment) as job:
         job.run(SPARK_START_S)
-        assert (job.exit_code, job.out) == (KILLED, ""), job.said
+        assert (job.exit_code, job.out) == (KILLED, ""), job.output
         job.until_gone()
     assert scene.data_files() - before
 
@@ -83,7 +83,7 @@ def test_a_load_continues_after_one_killed_at_its_commit(
     scene.publish(1_000)
     with scene.load_process("submitted", submit=("--master", "local[2]")) as job:
         job.run(SPARK_START_S)
-        assert job.exit_code == 0, job.said
+        assert job.exit_code == 0, job.output
         report = json.loads(job.out)
     assert report["records"] >= 1_000
     assert report["version"] == scene.table.head().version

@@ -162,9 +162,9 @@ def test_each_window_is_counted_once_despite_kills(
     scene.publish(FIRST)
     with scene.process() as process:
         process.launch()
-        until(lambda: "3 windows" in process.said, "windows", DEADLINE_S * 3)
+        until(lambda: "3 windows" in process.output, "windows", DEADLINE_S * 3)
         process.kill_all()
-    assert scene.windows(spark) == WINDOWS, process.said
+    assert scene.windows(spark) == WINDOWS, process.output
     unread = read_table(spark, scene.uri("quarantine"), QUARANTINE).collect()
     assert sorted(bytes(row.value) for row in unread) == [b"garbage", b"of the future"]
 

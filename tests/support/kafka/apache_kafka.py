@@ -97,7 +97,7 @@ class KafkaServer:
         }
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._folder / "server.log").read_text(errors="replace")
 
     def start(self) -> None:
@@ -109,7 +109,7 @@ class KafkaServer:
             until(lambda: self._is_ready() or not self._runs(), "Apache Kafka is ready")
             if self._runs():
                 return
-            assert "Address already in use" in self.said, self.said[-4_000:]
+            assert "Address already in use" in self.output, self.output[-4_000:]
             shutil.rmtree(self._folder / "data")
         raise AssertionError("Apache Kafka found no free port")
 
@@ -136,9 +136,9 @@ class KafkaServer:
 
     def _launch(self) -> None:
         command = [*self._java("kafka.Kafka"), str(self._folder / "server.properties")]
-        with (self._folder / "server.log").open("wb") as said:
+        with (self._folder / "server.log").open("wb") as file:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
 
     def _java(self, main_class: str) -> list[str]:

@@ -50,7 +50,7 @@ class GroupMember(ServerProcess):
 
     def leave(self) -> None:
         """Close the consumer and wait for the process to end."""
-        assert self.stop() == 0, self.said
+        assert self.stop() == 0, self.output
         self._ended_s = time.monotonic()
 
     @property
@@ -198,7 +198,7 @@ class GroupRecorder:
         try:
             until(condition, what)
         except AssertionError as failure:
-            said = "\n".join(f"{m.name}: {m.said[-2000:]}" for m in self.members.values())
+            said = "\n".join(f"{m.name}: {m.output[-2000:]}" for m in self.members.values())
             raise AssertionError(f"{failure}; owners are {self.owners()}\n{said}") from None
 
 

@@ -56,7 +56,7 @@ class PaperConsumer(ServerProcess):
     def leave(self) -> None:
         """Shut down the process cleanly."""
         self.close_stdin()
-        assert self.wait() == 0, self.said
+        assert self.wait() == 0, self.output
 
     def until_stopped(self) -> None:
         """Wait until the process has stopped itself."""

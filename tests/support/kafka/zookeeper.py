@@ -85,7 +85,7 @@ class ZooKeeperServer:
             until(lambda: self.is_ready or not self.runs, "ZooKeeper is ready")
             if self.runs:
                 return
-        raise AssertionError(f"ZooKeeper did not start:\n{self.said[-4_000:]}")
+        raise AssertionError(f"ZooKeeper did not start:\n{self.output[-4_000:]}")
 
     def launch(self) -> None:
         """Start the process without waiting: a single member of an ensemble is not ready."""
@@ -101,9 +101,9 @@ class ZooKeeperServer:
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(self._folder / "zoo.cfg"),
         ]
-        with (self._folder / "server.log").open("ab") as said:
+        with (self._folder / "server.log").open("ab") as file:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
 
     def answers(self, word: str, timeout_s: float = DEADLINE_S) -> str:
@@ -132,7 +132,7 @@ class ZooKeeperServer:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._folder / "server.log").read_text(errors="replace")
 
     @property

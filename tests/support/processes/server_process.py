@@ -17,7 +17,7 @@ from tests.support.processes.waiting import DEADLINE_S, until
 STDOUT = 1
 """The descriptor."""
 
-SAID_LINES = 40
+OUTPUT_LINES = 40
 """The number of output lines that a failed test shows."""
 
 
@@ -33,21 +33,21 @@ def require_program(name: str, package: str) -> str:
 
 
 class ServerProcess:
-    """`python ARGUMENTS` with its standard error in the file `said`, and ways to harm it.
+    """`python ARGUMENTS` with its standard error in the file `output`, and ways to harm it.
 
     A context manager: at its end the process is gone, whatever state it is in. A test that fails
-    meanwhile shows what the process said last.
+    meanwhile shows the last output of the process.
     """
 
     def __init__(
         self,
         arguments: Sequence[str],
-        said: Path,
+        output: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._command = [sys.executable, *arguments]
         self._folder: Path | None = None
-        self._said = said
+        self._output_file = output
         self._environment = {**os.environ, **(environment or {})}
         self._stdout: int | None = None
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
@@ -59,12 +59,12 @@ class ServerProcess:
         if self._process is not None:
             self.kill()
         if any(error):
-            print(f"{self._said}:", *self.said.splitlines()[-SAID_LINES:], sep="\n")
+            print(f"{self._output_file}:", *self.output.splitlines()[-OUTPUT_LINES:], sep="\n")
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Return the standard error output so far."""
-        return self._said.read_text(errors="replace") if self._said.exists() else ""
+        return self._output_file.read_text(errors="replace") if self._output_file.exists() else ""
 
     @property
     def pid(self) -> int:
@@ -73,17 +73,17 @@ class ServerProcess:
 
     def launch(self) -> None:
         """Start the process without waiting."""
-        with self._said.open("w") as said:
+        with self._output_file.open("w") as file:
             if fork_server.can_start(self._command):
                 self._process = fork_server.start(
-                    self._command, self._environment, STDOUT, said.fileno()
+                    self._command, self._environment, STDOUT, file.fileno()
                 )
                 return
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=self._stdout,
-                stderr=said,
+                stderr=file,
                 env=self._environment,
                 cwd=self._folder,
             )
@@ -93,7 +93,7 @@ class ServerProcess:
         self.launch()
         until(lambda: self._line(ready) is not None or self.exit_code is not None, ready)
         line = self._line(ready)
-        assert line is not None, f"exit code {self.exit_code}: {self.said}"
+        assert line is not None, f"exit code {self.exit_code}: {self.output}"
         return line
 
     @property
@@ -115,7 +115,7 @@ class ServerProcess:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def until_says(self, text: str) -> None:
-        until(lambda: text in self.said, f"{text!r} in {self._said}")
+        until(lambda: text in self.output, f"{text!r} in {self._output_file}")
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end."""
@@ -149,7 +149,7 @@ class ServerProcess:
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     def _line(self, prefix: str) -> str | None:
-        for line in self.said.splitlines():
+        for line in self.output.splitlines():
             if line.startswith(prefix):
                 return line.removeprefix(prefix).strip()
         return None
@@ -164,9 +164,9 @@ class ShellProcess(ServerProcess):
     """A server that is started by a shell command line in `folder`."""
 
     def __init__(
-        self, command: str, folder: Path, said: Path, environment: Mapping[str, str]
+        self, command: str, folder: Path, output: Path, environment: Mapping[str, str]
     ) -> None:
-        super().__init__([], said, environment)
+        super().__init__([], output, environment)
         # `exec` replaces the shell, so that signals reach the program.
         self._command = ["sh", "-c", f"exec {command}"]
         self._folder = folder

@@ -28,14 +28,14 @@ class ApiProcess:
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings.model_copy(update={"port": 0})
-        self._said = folder / "api.stderr"
+        self._output_file = folder / "api.stderr"
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         make_migrated(self.settings.database)
         self.store = self._open.enter_context(closing(Store.open(self.settings.database)))
         self.process = self._open.enter_context(
-            ServerProcess(["-c", PROGRAM, self.settings.model_dump_json()], self._said)
+            ServerProcess(["-c", PROGRAM, self.settings.model_dump_json()], self._output_file)
         )
         self.url = self.process.start("rewind api ready on ").strip()
         return self

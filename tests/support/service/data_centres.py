@@ -147,8 +147,8 @@ class DataCentre:
             "server": f"{command}-{self.name}",
         }
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in settings.items()}
-        said = self._folder / f"{command}.log"
-        process = ServerProcess(["-m", "app", command, *options], said, environment)
+        output = self._folder / f"{command}.log"
+        process = ServerProcess(["-m", "app", command, *options], output, environment)
         return self._stack.enter_context(process)
 
 

@@ -40,9 +40,9 @@ class LogRecord(NamedTuple):
 class LiveProcess(ServerProcess):
     """`rewind live`, with metrics at `metrics_port`."""
 
-    def __init__(self, said: Path, environment: dict[str, str]) -> None:
+    def __init__(self, output: Path, environment: dict[str, str]) -> None:
         self.metrics_port = int(environment["REWIND_LIVE_METRICS_PORT"])
-        super().__init__(["-m", "app", "live", "--stop-on-stdin-close"], said, environment)
+        super().__init__(["-m", "app", "live", "--stop-on-stdin-close"], output, environment)
 
 
 class LiveScene:
@@ -104,8 +104,8 @@ class LiveScene:
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
         # After a crash, the next process waits for this session to expire.
         environment[kafka_variable("session.timeout.ms")] = "6000"
-        said = self._folder / f"live-{len(self._processes)}.log"
-        process = LiveProcess(said, environment)
+        output = self._folder / f"live-{len(self._processes)}.log"
+        process = LiveProcess(output, environment)
         self._processes.append(process)
         if launch_only:
             process.launch()

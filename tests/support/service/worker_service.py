@@ -91,9 +91,9 @@ class Stage:
     def worker(self, **settings: str) -> ServerProcess:
         """Start another worker and wait until it is ready. Settings have no prefix."""
         given = {f"REWIND_{name.upper()}": value for name, value in settings.items()}
-        said = self._folder / f"worker-{len(self.workers)}.log"
+        output = self._folder / f"worker-{len(self.workers)}.log"
         worker = ServerProcess(
-            self._service("worker"), said, ENVIRONMENT | {"REWIND_SERVER": said.stem} | given
+            self._service("worker"), output, ENVIRONMENT | {"REWIND_SERVER": output.stem} | given
         )
         self._stack.enter_context(worker)
         worker.start("rewind worker ready")

@@ -68,7 +68,7 @@ class HdfsServer:
         return f"hdfs://127.0.0.1:{self._port}"
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return (self._folder / "server.log").read_text(errors="replace")
 
     def start(self) -> None:
@@ -78,7 +78,7 @@ class HdfsServer:
             until(lambda: self._is_ready() or not self._runs(), "HDFS is ready", READY_S)
             if self._runs():
                 return
-            assert "BindException" in self.said, self.said[-4_000:]
+            assert "BindException" in self.output, self.output[-4_000:]
             self._port = 0
         raise AssertionError("HDFS found no free port")
 
@@ -95,12 +95,12 @@ class HdfsServer:
         self._details.unlink(missing_ok=True)
         if is_new:
             self._port = free_port()
-        with (self._folder / "server.log").open("wb") as said:
+        with (self._folder / "server.log").open("wb") as file:
             self._process = subprocess.Popen(
                 [*self._java(), *self._options(), *(["-format"] if is_new else [])],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=file,
+                stderr=file,
             )
 
     @property

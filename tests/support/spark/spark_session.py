@@ -126,7 +126,7 @@ def kill_python_workers(spark: SparkSession) -> None:
 class JobProcess(ServerProcess):
     """A process of `rewind-jobs ARGUMENTS` with its own Spark.
 
-    Its standard output is the file `out`, its standard error `said`. A context manager: at its
+    Its standard output is the file `out`, its standard error `output`. A context manager: at its
     end the process and all that it started are gone.
     """
 
@@ -140,7 +140,7 @@ class JobProcess(ServerProcess):
         """With `submit`, the process is started by `spark-submit` with these options."""
         folder.mkdir(parents=True)
         surroundings = {**spark_environment(folder), **(environment or {})}
-        super().__init__(["-m", "spark_jobs", *arguments], folder / "said", surroundings)
+        super().__init__(["-m", "spark_jobs", *arguments], folder / "output", surroundings)
         if submit is not None:
             program = f"{surroundings['SPARK_HOME']}/bin/spark-submit"
             self._command = [
@@ -161,12 +161,12 @@ class JobProcess(ServerProcess):
 
     def launch(self) -> None:
         """Start the process and do not wait."""
-        with self._said.open("w") as said, self._out.open("w") as out:
+        with self._output_file.open("w") as file, self._out.open("w") as out:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
-                stderr=said,
+                stderr=file,
                 env=self._environment,
                 # Its children are found by their session, also after its end.
                 start_new_session=True,
@@ -178,7 +178,7 @@ class JobProcess(ServerProcess):
         try:
             self.wait(deadline_s)
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"never ended: {self.said}") from error
+            raise AssertionError(f"never ended: {self.output}") from error
         return self
 
     def kill_all(self) -> None:

@@ -28,8 +28,6 @@ DEAD_S: Final = 1.0
 KEEP_S: Final = 600.0
 
 _context: Final = multiprocessing.get_context("forkserver")
-# Children start with these modules loaded, in a process without threads.
-_context.set_forkserver_preload(["table_crew"])
 
 
 class TableWriter:

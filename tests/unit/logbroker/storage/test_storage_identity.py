@@ -34,8 +34,8 @@ def with_one_record(path: Path, topic_id: UUID = FIRST) -> None:
 
 def test_a_folder_stores_its_topic_id_in_kafkas_format(tmp_path: Path) -> None:
     with_one_record(tmp_path, UUID("505eed1d-3a69-448d-9107-45c7eb600d63"))
-    said = (tmp_path / "events-0" / "partition.metadata").read_text()
-    assert said == "version: 0\ntopic_id: UF7tHTppRI2RB0XH62ANYw\n"
+    content = (tmp_path / "events-0" / "partition.metadata").read_text()
+    assert content == "version: 0\ntopic_id: UF7tHTppRI2RB0XH62ANYw\n"
 
 
 def test_the_folder_of_a_deleted_topic_is_removed_at_the_next_start(tmp_path: Path) -> None:
@@ -89,12 +89,14 @@ def test_a_folder_with_the_name_of_another_topic_is_reported_and_skipped(
     directory.close()
 
 
-@pytest.mark.parametrize("said", [None, b"", b"version: 0\ntopi"], ids=["no", "empty", "cut"])
-def test_a_creation_interrupted_by_a_crash_is_repeated(tmp_path: Path, said: bytes | None) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"version: 0\ntopi"], ids=["no", "empty", "cut"])
+def test_a_creation_interrupted_by_a_crash_is_repeated(
+    tmp_path: Path, content: bytes | None
+) -> None:
     folder = tmp_path / "events-0"
     folder.mkdir()
-    if said is not None:
-        (folder / "partition.metadata").write_bytes(said)
+    if content is not None:
+        (folder / "partition.metadata").write_bytes(content)
     directory = open_directory(tmp_path, {"events": FIRST}, CONFIG)
     log = directory.create("events", 0, FIRST, CONFIG)
     append_all(log, [batch(b"first")])
@@ -106,7 +108,7 @@ def test_a_creation_interrupted_by_a_crash_is_repeated(tmp_path: Path, said: byt
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("content", "why"),
     [
         ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", "version is 1; supported: 0"),
         ("version: 0\n", "has no 'topic_id'"),
@@ -114,10 +116,10 @@ def test_a_creation_interrupted_by_a_crash_is_repeated(tmp_path: Path, said: byt
     ],
 )
 def test_an_invalid_partition_metadata_of_a_folder_with_records_is_rejected(
-    tmp_path: Path, said: str, why: str
+    tmp_path: Path, content: str, why: str
 ) -> None:
     with_one_record(tmp_path)
-    (tmp_path / "events-0" / "partition.metadata").write_text(said)
+    (tmp_path / "events-0" / "partition.metadata").write_text(content)
     with pytest.raises(ConfigurationError, match=f"events-0/partition.metadata.*{why}"):
         open_directory(tmp_path, {"events": FIRST}, CONFIG)
 
@@ -144,7 +146,7 @@ def test_batches_written_by_java_are_decoded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("content", "why"),
     [
         ("version=1\nnode.id=3\n", "version is 1; supported: 0"),
         ("version=0\nbroker.id=3\ncluster.id=c\n", "has no 'directory.id'"),
@@ -152,8 +154,8 @@ def test_batches_written_by_java_are_decoded(tmp_path: Path) -> None:
         ("", "has no 'version'"),
     ],
 )
-def test_an_invalid_meta_properties_is_rejected(tmp_path: Path, said: str, why: str) -> None:
-    (tmp_path / "meta.properties").write_text(said)
+def test_an_invalid_meta_properties_is_rejected(tmp_path: Path, content: str, why: str) -> None:
+    (tmp_path / "meta.properties").write_text(content)
     directory = LogDirectory.claim(tmp_path)
     with pytest.raises(ConfigurationError, match=f"meta.properties.*{why}"):
         _ = directory.identity
