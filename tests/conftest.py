@@ -1,7 +1,7 @@
 """Settings of every test, and the fixtures of `tests.support`, by subject."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -23,10 +23,15 @@ settings.register_profile("untimed", deadline=None, max_examples=30)
 settings.load_profile("untimed")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Leave modules and collected tests out of garbage collection, which would visit them all."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
