@@ -33,7 +33,7 @@ from app.http.problems import (
 from app.http.request_bodies import Disabling, Rotation, WebhookChange, WebhookRequest
 from app.services import webhooks
 from app.services.authentication import select_account
-from app.services.services import now_ms
+from app.services.services import Services, now_ms
 
 router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
@@ -89,7 +89,10 @@ def list_webhooks(
     of_account = select_account(caller, account_id)
     page = services.store.webhooks(cursor, limit, status=status, of_account=of_account)
     present_ms = now_ms()
-    items = [WebhookDocument.of(webhook, present_ms) for webhook in page.items]
+    backlogs = services.store.live_backlogs([webhook.id for webhook in page.items])
+    items = [
+        WebhookDocument.of(webhook, present_ms, backlogs.get(webhook.id)) for webhook in page.items
+    ]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
@@ -98,7 +101,13 @@ def get_webhook(
     webhook_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> WebhookDocument:
     """Get a webhook."""
-    return WebhookDocument.of(services.store.webhook(webhook_id, of_account=caller.sees), now_ms())
+    return _document(services, services.store.webhook(webhook_id, of_account=caller.sees))
+
+
+def _document(services: Services, webhook: Webhook) -> WebhookDocument:
+    """Return the document of a webhook, with its live retries. Blocks."""
+    backlog = services.store.live_backlogs([webhook.id]).get(webhook.id)
+    return WebhookDocument.of(webhook, now_ms(), backlog)
 
 
 @router.patch(
@@ -116,7 +125,7 @@ async def update_webhook(
     webhook = await webhooks.update_webhook(
         services, caller, webhook_id, url=body.url, description=body.description
     )
-    return WebhookDocument.of(webhook, now_ms())
+    return await run_in_threadpool(_document, services, webhook)
 
 
 @router.delete(
@@ -137,7 +146,7 @@ async def enable_webhook(
 ) -> WebhookDocument:
     """Verify the receiver again, and enable the webhook if it passes."""
     webhook = await webhooks.enable_webhook(services, caller, webhook_id)
-    return WebhookDocument.of(webhook, now_ms())
+    return await run_in_threadpool(_document, services, webhook)
 
 
 @router.post(
@@ -153,7 +162,7 @@ def disable_webhook(
 ) -> WebhookDocument:
     """Disable a webhook. Its events are still logged, and can be replayed."""
     webhook = services.store.disable_webhook(webhook_id, body.reason, of_account=caller.sees)
-    return WebhookDocument.of(webhook, now_ms())
+    return _document(services, webhook)
 
 
 @router.post(

@@ -15,6 +15,7 @@ from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
 from app.console.urls import NEW_REPLAY, jobs_url, page_url
 from app.domain.grants import Grant
+from app.domain.live_backlog import LiveBacklog, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
@@ -103,6 +104,7 @@ class _WebhookDetails:
     grants: Page[Grant]
     replays: Page[Replay]
     active: Replay | None
+    backlog: LiveBacklog | None
 
 
 @router.get("/webhooks/{webhook_id}")
@@ -138,6 +140,8 @@ async def render_webhook(
         "webhook.html",
         status,
         webhook=webhook,
+        receiver_health=health_of(webhook, details.backlog),
+        backlog=details.backlog,
         has_two_secrets=len(webhook.secrets_at(present_ms)) > 1,
         hour=summed(details.tallies, hour_from_ms),
         tallies=details.tallies,
@@ -171,6 +175,7 @@ def _read_details(
         store.grants(webhook.account_id, limit=GRANTS_SHOWN),
         store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS_SHOWN),
         store.active_replays_of([webhook.id]).get(webhook.id),
+        store.live_backlogs([webhook.id]).get(webhook.id),
     )
 
 

@@ -13,6 +13,7 @@ from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, pars
 from app.console.rendering import render_page
 from app.console.sessions import EditorDependency, ViewerDependency
 from app.console.urls import WEBHOOKS, page_url
+from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
 from app.http.dependencies import AccountId, Cursor, ServicesDependency
@@ -42,6 +43,12 @@ class WebhookRow:
     hour: DeliveryTally
     missed: int
     active: Replay | None
+    backlog: LiveBacklog | None
+
+    @property
+    def health(self) -> WebhookHealth | None:
+        """Whether its receiver accepts live deliveries."""
+        return health_of(self.webhook, self.backlog)
 
     @property
     def attempted(self) -> int:
@@ -115,6 +122,7 @@ def _read_rows(
     hours = store.sum_tallies(ids, Span.SETTLED, hour_from_ms)
     history = store.sum_tallies(ids, Span.EVENT, present_ms - services.settings.history_ms)
     active = store.active_replays_of(ids)
+    backlogs = store.live_backlogs(ids)
     empty = DeliveryTally(hour_from_ms)
     rows = [
         WebhookRow(
@@ -122,6 +130,7 @@ def _read_rows(
             hours.get(webhook.id, empty),
             history.get(webhook.id, empty).missed,
             active.get(webhook.id),
+            backlogs.get(webhook.id),
         )
         for webhook in page.items
     ]

@@ -103,6 +103,9 @@ class DeliveryQueue(Generic[D]):
         """Make some deliveries not ready."""
         self._ready = deque(each for each in self._ready if not is_withdrawn(each))
 
+    def __iter__(self) -> Iterator[D]:
+        return iter(self._deliveries)
+
     def contains_any(self, is_wanted: Callable[[D], bool]) -> bool:
         """Whether it holds one of some deliveries."""
         return any(is_wanted(each) for each in self._deliveries)

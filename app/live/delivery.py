@@ -37,7 +37,8 @@ class DeliveryPartition:
 class LiveDelivery:
     """An event for one webhook. `copies` are duplicates that are settled with it.
 
-    `size_bytes` is the size of the body, `took_ms` the duration of the last attempt. `handover` is
+    `size_bytes` is the size of the body, `took_ms` the duration of the last attempt, and
+    `next_attempt_ms` when a retry is due. `handover` is
     that of the replay which sends the event instead.
     """
 
@@ -51,6 +52,7 @@ class LiveDelivery:
     attempts: int = 0
     took_ms: float | None = None
     is_in_flight: bool = False
+    next_attempt_ms: int = 0
     handover: LiveHandover | None = None
     copies: list[tuple[DeliveryPartition, LoggedEvent]] = field(default_factory=list)
 

@@ -14,6 +14,7 @@ from app.domain.processes import Details, ProcessKind
 from app.domain.retry import FixedDelays
 from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
+from app.live.backlog_writer import BacklogWriter
 from app.live.deliverer import Deliverer
 from app.live.handovers import Handovers
 from app.live.late_events import LateEvents
@@ -152,6 +153,7 @@ class LivePath:
     ) -> None:
         self._settings = settings
         self._table = table
+        self._store = store
         self._handovers = handovers
         self._sender = sender
         self._publisher = publisher
@@ -209,6 +211,7 @@ class LivePath:
                     self._matcher.run(self._matching),
                     self._deliverer.run(self._delivering, context),
                     self._report_ready(),
+                    BacklogWriter(self._store, self._settings.origin, context.retrying).run(),
                 )
             ]
             reading = [group.create_task(reader.run()) for reader in readers]

@@ -8,13 +8,14 @@ delivered as fast as the receiver accepts it.
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from app.delivery.attempt import Attempt, AttemptSender, WebhookMessage
 from app.delivery.queue import DeliveryQueue, StartTask
 from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LiveHandover
+from app.domain.live_backlog import REASON_CHARS_MAX, LiveBacklog
 from app.domain.model import Webhook, WebhookStatus
 from app.domain.rates import ThroughputEstimate
 from app.domain.retry import GONE, RETRY_AFTER_S_MAX, FixedDelays, RetryAfter, retry_after_s
@@ -70,6 +71,8 @@ class QueueContext:
     bytes_waiting: int = 0
     is_busy: bool = False
     is_stopping: bool = False
+    retrying: "set[WebhookQueue]" = field(default_factory=set)
+    """Queues in which some event has failed at least once."""
 
 
 class WebhookQueue:
@@ -87,6 +90,8 @@ class WebhookQueue:
         self._paused_s = 0.0
         self._retry_after_s = 0.0
         """The end of the wait that a Retry-After header requested, as `time.monotonic` counts."""
+        self._last_failure: Rejected | Unreachable | None = None
+        self._failed_ms = 0
         self._is_disabling = False
         self._outages = OutageReporter(
             context.status_writer,
@@ -140,6 +145,22 @@ class WebhookQueue:
     def _record_handed_over(self, delivery: LiveDelivery, handover: LiveHandover) -> None:
         delivery.handover = handover
         self._context.recorder.record_outcome(delivery, LiveOutcome.SKIPPED, None, handover.reason)
+
+    def backlog(self) -> LiveBacklog | None:
+        """The unsettled events while some of them wait for a retry; None otherwise."""
+        retrying = [each for each in self._queue if each.attempts]
+        failure = self._last_failure
+        if not retrying or failure is None:
+            return None
+        return LiveBacklog(
+            waiting=len(self._queue),
+            retrying=len(retrying),
+            is_recovering=self._outages.is_healthy,
+            status=failure.status if isinstance(failure, Rejected) else None,
+            reason=failure.reason[:REASON_CHARS_MAX],
+            failed_ms=self._failed_ms,
+            next_attempt_ms=min(each.next_attempt_ms for each in retrying),
+        )
 
     def cancel_senders(self) -> None:
         """Cancel all sender tasks, also those in a request."""
@@ -302,6 +323,9 @@ class WebhookQueue:
                 self._record_handed_over(delivery, handover)
             else:
                 self._requeue_after(step.seconds, delivery)
+                self._last_failure, self._failed_ms = outcome, now_ms
+                delivery.next_attempt_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
+                self._context.retrying.add(self)
             return
         status = outcome.status if isinstance(outcome, Rejected) else None
         self._settle(delivery, LiveOutcome.FAILED, status, outcome.reason)

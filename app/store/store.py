@@ -25,6 +25,7 @@ from app.store import (
 from app.store import failures as failure_table
 from app.store import grants as grant_table
 from app.store import handovers as handover_table
+from app.store import live_backlogs as backlog_table
 from app.store import pipeline_runs as run_table
 from app.store import processes as process_table
 from app.store import replays as replay_table
@@ -324,6 +325,9 @@ class Store:
     handovers = _reads(handover_table.list_handovers)
     is_handover_acknowledged = _reads(handover_table.is_handover_acknowledged)
     acknowledge_handover = _autocommits(handover_table.acknowledge_handover)
+
+    record_live_backlogs = _writes(backlog_table.record_live_backlogs)
+    live_backlogs = _reads(backlog_table.list_live_backlogs)
 
     record_process_heartbeat = _autocommits(process_table.record_process_heartbeat)
     remove_process = _autocommits(process_table.remove_process)

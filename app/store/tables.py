@@ -47,7 +47,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0010"
+REVISION: Final = "0011"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -261,6 +261,24 @@ live_handovers: Final = Table(
     Column("acknowledged_ms", BigInteger),
     Index(None, "origin", "created_ms"),
     Index(None, "to_ms"),
+    **TABLE_OPTIONS,
+)
+
+live_backlogs: Final = Table(
+    "live_backlogs",
+    metadata,
+    Column("webhook_id", String(ID_CHARS), primary_key=True),
+    Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
+    Column("waiting", Integer, nullable=False),
+    Column("retrying", Integer, nullable=False),
+    Column("is_recovering", Integer, nullable=False),
+    # The last failed attempt.
+    Column("status", Integer),
+    Column("reason", Text, nullable=False),
+    Column("failed_ms", BigInteger, nullable=False),
+    Column("next_attempt_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Index(None, "updated_ms"),
     **TABLE_OPTIONS,
 )
 

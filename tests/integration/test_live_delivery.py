@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.delivery import LiveOutcome
+from app.domain.live_backlog import WebhookHealth, health_of
 from app.domain.model import WebhookStatus, Window
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.client.partitioner import partition_for_key
@@ -112,6 +113,32 @@ def test_a_retry_may_succeed(scene: LiveScene, receiver: ReceiverThread) -> None
         LiveOutcome.DELIVERED,
         len(receiver.webhooks),
     )
+
+
+def test_events_in_retry_are_counted_until_they_are_settled(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live(live_delays_s="0,2,600")
+    receiver.answer(503)
+    scene.owe(webhook, *events(0, 20))
+
+    def health() -> tuple[WebhookHealth | None, int]:
+        backlog = scene.store.live_backlogs([webhook.id]).get(webhook.id)
+        retrying = 0 if backlog is None else backlog.retrying
+        return health_of(scene.store.webhook(webhook.id), backlog), retrying
+
+    until(lambda: health() == (WebhookHealth.FAILING, 20), "all are counted")
+    backlog = scene.store.live_backlogs([webhook.id])[webhook.id]
+    assert (backlog.status, backlog.reason) == (503, "HTTP 503 Service Unavailable")
+    assert (backlog.waiting, backlog.retrying) == (20, 20)
+    assert backlog.failed_ms < backlog.next_attempt_ms
+    until(lambda: len(receiver.webhooks) >= 40, "the second attempts")
+    receiver.answer(204)
+    scene.owe(webhook, event(20))
+    # The others wait for ten more minutes.
+    until(lambda: health() == (WebhookHealth.RECOVERING, 20), "it recovers")
+    assert receiver.taken == ["evt_20"]
 
 
 def test_a_permanent_rejection_is_not_retried(scene: LiveScene, receiver: ReceiverThread) -> None:

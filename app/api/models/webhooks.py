@@ -7,6 +7,7 @@ from typing import Final, Self
 from pydantic import Field, JsonValue
 
 from app.api.models.documents import Document, Moment
+from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Validation, Webhook, WebhookStatus
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
@@ -23,9 +24,36 @@ WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "statusReason": None,
     "validatedAt": "2026-11-21T08:00:00.250Z",
     "failingSince": None,
+    "health": "healthy",
+    "liveRetries": None,
     "previousSecretExpiresAt": None,
     "createdAt": "2026-11-21T08:00:00.000Z",
 }
+
+
+class LiveRetriesDocument(Document):
+    """Events that live delivery retries."""
+
+    waiting_events: int = Field(description="Events that are neither delivered nor given up.")
+    retrying_events: int = Field(description="Those of them that have failed at least once.")
+    last_status: int | None = Field(
+        description="The HTTP status of the last failed attempt; null without a response."
+    )
+    last_error: str
+    last_failed_at: Moment
+    next_attempt_at: Moment = Field(description="When the next retry is due.")
+
+    @classmethod
+    def of(cls, backlog: LiveBacklog) -> Self:
+        """The document of a backlog."""
+        return cls(
+            waiting_events=backlog.waiting,
+            retrying_events=backlog.retrying,
+            last_status=backlog.status,
+            last_error=backlog.reason,
+            last_failed_at=backlog.failed_ms,
+            next_attempt_at=backlog.next_attempt_ms,
+        )
 
 
 class WebhookDocument(Document):
@@ -44,13 +72,20 @@ class WebhookDocument(Document):
         description="The last time that the receiver passed the verification."
     )
     failing_since: Moment | None = Field(description="The start of the current series of failures.")
+    health: WebhookHealth | None = Field(
+        description="Whether the receiver accepts live deliveries; `recovering`: again, and some "
+        "events still wait for their retry. null unless ENABLED."
+    )
+    live_retries: LiveRetriesDocument | None = Field(
+        description="The events that live delivery retries, up to a second ago; null without any."
+    )
     previous_secret_expires_at: Moment | None = Field(
         description="Until then the previous secret also signs."
     )
     created_at: Moment
 
     @classmethod
-    def of(cls, webhook: Webhook, now_ms: int) -> Self:
+    def of(cls, webhook: Webhook, now_ms: int, backlog: LiveBacklog | None = None) -> Self:
         """The document of a webhook as of `now_ms`."""
         signs_twice = len(webhook.secrets_at(now_ms)) > 1
         return cls(
@@ -63,6 +98,8 @@ class WebhookDocument(Document):
             status_reason=webhook.status_reason,
             validated_at=webhook.validated_ms,
             failing_since=webhook.failing_since_ms,
+            health=health_of(webhook, backlog),
+            live_retries=None if backlog is None else LiveRetriesDocument.of(backlog),
             previous_secret_expires_at=webhook.previous_secret_until_ms if signs_twice else None,
             created_at=webhook.created_ms,
         )
@@ -76,9 +113,10 @@ class WebhookWithSecret(WebhookDocument):
     secret: str = Field(repr=False, description="Signs the requests (Standard Webhooks).")
 
     @classmethod
-    def of(cls, webhook: Webhook, now_ms: int) -> Self:
+    def of(cls, webhook: Webhook, now_ms: int, backlog: LiveBacklog | None = None) -> Self:
         """The document of a webhook, secret included."""
-        return cls(**dict(WebhookDocument.of(webhook, now_ms)), secret=webhook.secret)
+        document = WebhookDocument.of(webhook, now_ms, backlog)
+        return cls(**dict(document), secret=webhook.secret)
 
 
 class RegisteredWebhook(WebhookWithSecret):

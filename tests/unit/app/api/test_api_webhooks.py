@@ -3,6 +3,7 @@ import re
 import pytest
 from httpx import AsyncClient
 
+from app.domain.live_backlog import LiveBacklog
 from app.domain.model import NewReplay, Webhook, Window
 from app.domain.states import ReplayState
 from app.store import Store
@@ -26,10 +27,35 @@ async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
     assert document.keys() == {
         *("id", "accountId", "url", "description", "validation", "status", "statusReason"),
         *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
-        "coveredByGrant",
+        *("health", "liveRetries", "coveredByGrant"),
     }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
+
+
+async def test_a_webhook_shows_the_events_that_are_retried_live(
+    client: AsyncClient, store: Store, receiver: ReceiverThread
+) -> None:
+    path = (await client.post("/webhooks", json={"url": receiver.url})).headers["location"]
+    webhook_id = path.removeprefix("/webhooks/")
+    found = (await client.get(path)).json()
+    assert (found["health"], found["liveRetries"]) == ("healthy", None)
+    backlog = LiveBacklog(9, 4, False, 503, "HTTP 503", 1_000, 3_000)
+    store.record_live_backlogs({webhook_id: backlog}, origin="here")
+    found = (await client.get(path)).json()
+    assert found["health"] == "failing"
+    assert found["liveRetries"] == {
+        "waitingEvents": 9,
+        "retryingEvents": 4,
+        "lastStatus": 503,
+        "lastError": "HTTP 503",
+        "lastFailedAt": "1970-01-01T00:00:01.000Z",
+        "nextAttemptAt": "1970-01-01T00:00:03.000Z",
+    }
+    (listed,) = (await client.get("/webhooks")).json()["items"]
+    assert listed == found
+    disabled = (await client.post(f"{path}/disable")).json()
+    assert (disabled["health"], disabled["liveRetries"]) == (None, found["liveRetries"])
 
 
 async def test_webhooks_per_account_are_limited_for_developers(

@@ -86,7 +86,7 @@ async def test_a_row_shows_the_reason_of_the_status_or_the_start_of_failures(
     store.record_failing_since(others_webhook.id, now_ms() - 2 * HOUR_MS)
     rows = {row.split()[0]: row for row in (await client.page(LIST)).texts(ROWS)}
     assert "DISABLED we move to another place" in rows[webhook.id]
-    assert "ENABLED failing since 2 h ago" in rows[others_webhook.id]
+    assert "FAILING failing since 2 h ago" in rows[others_webhook.id]
 
 
 async def test_links_between_pages_keep_the_filter(

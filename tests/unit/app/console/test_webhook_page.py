@@ -1,5 +1,6 @@
 """The page of a webhook."""
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -8,6 +9,7 @@ import pytest
 from app.console import webhook as webhook_pages
 from app.domain.grants import Grant
 from app.domain.hours import HOUR_MS
+from app.domain.live_backlog import LiveBacklog
 from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
 from app.domain.rules import Rule
 from app.domain.tallies import CountedTally, DeliveryTally, Span
@@ -73,6 +75,21 @@ async def test_the_page_shows_the_details_of_a_webhook(
     assert "No missed events." in page.main
     for secret in (webhook.secret, changed.secret):
         assert secret not in page.markup
+
+
+async def test_a_webhook_with_events_in_retry_is_failing_or_recovering(
+    client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    backlog = LiveBacklog(1_200, 40, False, 503, "HTTP 503 <b>down</b>", 1_000, 3_000)
+    for is_recovering, badge in ((False, "FAILING"), (True, "RECOVERING")):
+        shown = replace(backlog, is_recovering=is_recovering)
+        store.record_live_backlogs({webhook.id: shown}, origin="here")
+        page = await client.page(f"/console/webhooks/{webhook.id}")
+        assert page.texts(".//h1/span[@class='state state-" + badge + "']") == [badge]
+        assert "1 200 events wait for live delivery, 40 of them for a retry." in page.main
+        assert "Last error: HTTP 503 <b>down</b>." in page.main
+        listed = await client.page("/console/webhooks")
+        assert f"{badge} 40 in retry" in listed.main
 
 
 async def test_the_page_shows_the_reason_of_the_status_and_the_start_of_failures(
