@@ -104,5 +104,5 @@ def _check_access(caller: ApiKey, account_id: str) -> None:
     Raises:
         AccountNotFound: the key belongs to another account, and to no operator.
     """
-    if caller.sees not in (None, account_id):
+    if caller.account_filter not in (None, account_id):
         raise AccountNotFound(account_id)

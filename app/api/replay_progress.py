@@ -51,7 +51,9 @@ async def stream_progress(
     The stream ends after `end`, after ten minutes, and when the server stops. A client that
     reconnects with the `id` of the last event gets newer states; 204 if there can be none.
     """
-    replay = await run_in_threadpool(services.store.replay, replay_id, of_account=caller.sees)
+    replay = await run_in_threadpool(
+        services.store.replay, replay_id, of_account=caller.account_filter
+    )
     if replay.state in TERMINAL and version_of(replay) == last_event_id:
         return Response(status_code=204)
     return ProgressStream(services.progress_watch, replay, caller.id, last_event_id)

@@ -171,7 +171,9 @@ def get_replay(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Get a replay: its state, progress, rate and estimated end."""
-    return ReplayDocument.of(services.store.replay(replay_id, of_account=caller.sees), now_ms())
+    return ReplayDocument.of(
+        services.store.replay(replay_id, of_account=caller.account_filter), now_ms()
+    )
 
 
 @router.get(
@@ -187,7 +189,9 @@ def list_failures(
     limit: Limit = 50,
 ) -> Listing[FailureDocument]:
     """List the events that a replay could not deliver, in the order of the log."""
-    page = services.store.failures(replay_id, cursor=cursor, limit=limit, of_account=caller.sees)
+    page = services.store.failures(
+        replay_id, cursor=cursor, limit=limit, of_account=caller.account_filter
+    )
     items = [FailureDocument.of(failure) for failure in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
@@ -197,7 +201,7 @@ def list_moves(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> MovesDocument:
     """List the state changes of a replay with actor and reason, the oldest first."""
-    moves = services.store.moves(replay_id, of_account=caller.sees)
+    moves = services.store.moves(replay_id, of_account=caller.account_filter)
     return MovesDocument(items=[MoveDocument.of(move) for move in moves])
 
 
@@ -206,7 +210,7 @@ def list_samples(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> SamplesDocument:
     """List samples of a replay's progress over time, the oldest first."""
-    samples = services.store.samples(replay_id, of_account=caller.sees)
+    samples = services.store.samples(replay_id, of_account=caller.account_filter)
     return SamplesDocument(items=[SampleDocument.of(sample) for sample in samples])
 
 
@@ -219,7 +223,9 @@ def pause_replay(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Pause a replay. Its worker stops within two seconds, and stores the checkpoint."""
-    replay = services.store.pause_replay(replay_id, of_account=caller.sees, actor=caller.id)
+    replay = services.store.pause_replay(
+        replay_id, of_account=caller.account_filter, actor=caller.id
+    )
     return ReplayDocument.of(replay, now_ms())
 
 
@@ -232,7 +238,9 @@ def resume_replay(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Resume a PAUSED or FAILED replay at its checkpoint, as soon as a worker is free."""
-    replay = services.store.resume_replay(replay_id, of_account=caller.sees, actor=caller.id)
+    replay = services.store.resume_replay(
+        replay_id, of_account=caller.account_filter, actor=caller.id
+    )
     return ReplayDocument.of(replay, now_ms())
 
 
@@ -245,5 +253,7 @@ def cancel_replay(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Cancel a replay. Its worker stops within two seconds; events sent by then are delivered."""
-    replay = services.store.cancel_replay(replay_id, of_account=caller.sees, actor=caller.id)
+    replay = services.store.cancel_replay(
+        replay_id, of_account=caller.account_filter, actor=caller.id
+    )
     return ReplayDocument.of(replay, now_ms())

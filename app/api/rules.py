@@ -45,7 +45,9 @@ def put_rule(
     of its account covers the event. `coveredByGrant` is false if no grant does for any event of the
     rule.
     """
-    rule, is_new = services.store.put_rule(body.rule(webhook_id, name), of_account=caller.sees)
+    rule, is_new = services.store.put_rule(
+        body.rule(webhook_id, name), of_account=caller.account_filter
+    )
     if is_new:
         response.status_code = 201
         response.headers["location"] = f"/webhooks/{webhook_id}/rules/{name}"
@@ -66,7 +68,7 @@ def list_rules(
     limit: Limit = 50,
 ) -> Listing[RuleDocument]:
     """List the rules of a webhook, by name."""
-    page = services.store.rules(webhook_id, cursor, limit, of_account=caller.sees)
+    page = services.store.rules(webhook_id, cursor, limit, of_account=caller.account_filter)
     items = _documents(services, webhook_id, page.items)
     return Listing(items=items, next_cursor=page.next_cursor)
 
@@ -76,7 +78,7 @@ def get_rule(
     webhook_id: str, name: RuleName, services: ServicesDependency, caller: CallerDependency
 ) -> RuleDocument:
     """Get a rule."""
-    rule = services.store.rule(webhook_id, name, of_account=caller.sees)
+    rule = services.store.rule(webhook_id, name, of_account=caller.account_filter)
     return _documents(services, webhook_id, [rule])[0]
 
 
@@ -90,4 +92,4 @@ def delete_rule(
     webhook_id: str, name: RuleName, services: ServicesDependency, caller: CallerDependency
 ) -> None:
     """Delete a rule; events that it has matched are still delivered."""
-    services.store.delete_rule(webhook_id, name, of_account=caller.sees)
+    services.store.delete_rule(webhook_id, name, of_account=caller.account_filter)

@@ -101,7 +101,7 @@ def get_webhook(
     webhook_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> WebhookDocument:
     """Get a webhook."""
-    return _document(services, services.store.webhook(webhook_id, of_account=caller.sees))
+    return _document(services, services.store.webhook(webhook_id, of_account=caller.account_filter))
 
 
 def _document(services: Services, webhook: Webhook) -> WebhookDocument:
@@ -133,7 +133,7 @@ async def update_webhook(
 )
 def delete_webhook(webhook_id: str, services: ServicesDependency, caller: CallerDependency) -> None:
     """Delete a webhook and its secret; its active replay is cancelled."""
-    services.store.delete_webhook(webhook_id, of_account=caller.sees, actor=caller.id)
+    services.store.delete_webhook(webhook_id, of_account=caller.account_filter, actor=caller.id)
 
 
 @router.post(
@@ -161,7 +161,9 @@ def disable_webhook(
     body: Annotated[Disabling, Body()] = Disabling(),  # noqa: B008  frozen
 ) -> WebhookDocument:
     """Disable a webhook. Its events are still logged, and can be replayed."""
-    webhook = services.store.disable_webhook(webhook_id, body.reason, of_account=caller.sees)
+    webhook = services.store.disable_webhook(
+        webhook_id, body.reason, of_account=caller.account_filter
+    )
     return _document(services, webhook)
 
 
@@ -203,7 +205,9 @@ def get_statistics(
     """
     present_ms = now_ms()
     from_ms = last_hour_from_ms(present_ms)
-    found = services.store.tallies(webhook_id, Span.SETTLED, from_ms, of_account=caller.sees)
+    found = services.store.tallies(
+        webhook_id, Span.SETTLED, from_ms, of_account=caller.account_filter
+    )
     return StatisticsDocument.of(summed(found, from_ms), present_ms)
 
 
@@ -217,7 +221,7 @@ def list_missed_hours(
     """
     present_ms = now_ms()
     from_ms = present_ms - services.settings.history_ms
-    hours = services.store.missed_hours(webhook_id, from_ms, of_account=caller.sees)
+    hours = services.store.missed_hours(webhook_id, from_ms, of_account=caller.account_filter)
     return MissedDocument.of(hours, present_ms)
 
 

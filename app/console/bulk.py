@@ -133,8 +133,8 @@ def _list_url(bulk: BulkRequest, code: str, done: int = 1, rejected: int = 0) ->
 def preview_bulk_request(store: Store, bulk: BulkRequest, caller: ApiKey) -> BulkPreview:
     """Count the jobs of a bulk action that the caller sees. Blocks; changes nothing."""
     if bulk.ids is None:
-        return _preview_filter(store, bulk, caller.sees)
-    found = store.replays_by_id(bulk.ids, of_account=caller.sees)
+        return _preview_filter(store, bulk, caller.account_filter)
+    found = store.replays_by_id(bulk.ids, of_account=caller.account_filter)
     eligible = {each: replay for each, replay in found.items() if _is_eligible(bulk.action, replay)}
     others = [replay.state for each, replay in found.items() if each not in eligible]
     ids = tuple(each for each in bulk.ids if each in eligible)
@@ -200,7 +200,7 @@ def _next_ids(store: Store, bulk: BulkRequest, caller: ApiKey) -> tuple[str, ...
     wanted = bulk.eligible
     if wanted is None:
         return ()
-    return store.replay_ids(wanted, bulk.before_ms, IDS_PER_BATCH, of_account=caller.sees)
+    return store.replay_ids(wanted, bulk.before_ms, IDS_PER_BATCH, of_account=caller.account_filter)
 
 
 def _mover(store: Store, action: BulkAction, caller: ApiKey) -> _MoveReplays:
@@ -209,7 +209,7 @@ def _mover(store: Store, action: BulkAction, caller: ApiKey) -> _MoveReplays:
         BulkAction.RESUME: store.resume_replays,
         BulkAction.CANCEL: store.cancel_replays,
     }[action]
-    return lambda ids: move(ids, of_account=caller.sees, actor=caller.id)
+    return lambda ids: move(ids, of_account=caller.account_filter, actor=caller.id)
 
 
 async def _retry_replays(
@@ -286,7 +286,7 @@ def _next_retry(store: Store, bulk: BulkRequest, caller: ApiKey) -> _NextRetry |
     if wanted is None:
         return None
     # A retry does not change its job's state, so a cursor marks the position.
-    page = store.replays(wanted, bulk.cursor, 1, of_account=caller.sees)
+    page = store.replays(wanted, bulk.cursor, 1, of_account=caller.account_filter)
     rest_of_list = replace(bulk, cursor=page.next_cursor)
     return next(
         (_NextRetry(each.id, rest_of_list, page.next_cursor is None) for each in page.items), None

@@ -68,7 +68,7 @@ async def job_page(
 ) -> Response:
     """Show a job with a page of its failures."""
     details = await run_in_threadpool(
-        _read_details, services.store, replay_id, cursor, viewer.key.sees
+        _read_details, services.store, replay_id, cursor, viewer.key.account_filter
     )
     view, environment = details.view, template_environment(request)
     return await render_page(
@@ -134,7 +134,9 @@ async def cancel_page(
     """Ask for confirmation, with the number of events that will not be sent."""
     if not viewer.may_change:
         raise ReadOnlyKey
-    replay = await run_in_threadpool(services.store.replay, replay_id, of_account=viewer.key.sees)
+    replay = await run_in_threadpool(
+        services.store.replay, replay_id, of_account=viewer.key.account_filter
+    )
     if "cancel" not in allowed_actions(replay):
         return _redirect_to_job(replay.id, "state-changed")
     left = estimated_events_left(replay)
@@ -177,7 +179,7 @@ async def _move(
 ) -> Response:
     key, status, code = viewer.key, 303, verb
     try:
-        await run_in_threadpool(move, replay_id, of_account=key.sees, actor=key.id)
+        await run_in_threadpool(move, replay_id, of_account=key.account_filter, actor=key.id)
     except IllegalMove:
         status, code = _CONFLICT, "state-changed"
     except ActiveReplayExists:

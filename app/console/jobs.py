@@ -50,11 +50,11 @@ async def jobs_page(
     except Problem as problem:
         wanted, rejection = ReplayFilter(), form_rejection(problem, TEXT_FIELDS)
     select_account(viewer.key, wanted.account_id)
-    store, sees = services.store, viewer.key.sees
+    store, account_id = services.store, viewer.key.account_filter
     # Concurrently: the database counts while this process parses the rows.
     page, counts = await asyncio.gather(
-        run_in_threadpool(store.replays, wanted, cursor or None, ROWS, of_account=sees),
-        run_in_threadpool(store.count_by_state, wanted, of_account=sees),
+        run_in_threadpool(store.replays, wanted, cursor or None, ROWS, of_account=account_id),
+        run_in_threadpool(store.count_by_state, wanted, of_account=account_id),
     )
     present_ms = now_ms()
     style = RowStyle(boxes=viewer.may_change, accounts=viewer.is_operator)

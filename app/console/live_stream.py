@@ -34,7 +34,7 @@ async def live(
     Events: `clock` with the server's time in milliseconds, first and as a heartbeat; `change` with
     new markup of the parts of an item.
     """
-    open_page = OpenPage(viewer.key.sees, parse_filter(page), parse_watch_list(watch))
+    open_page = OpenPage(viewer.key.account_filter, parse_filter(page), parse_watch_list(watch))
     broadcaster = cast("Broadcaster", request.app.state.broadcaster)
     is_signed_in = partial(request.app.state.sessions.is_signed_in, request)
     return LiveStream(broadcaster, open_page, viewer.key.id, is_signed_in)

@@ -76,7 +76,7 @@ async def form_page(
     typed = dict(DEFAULTS)
     if clone_of:
         replay = await run_in_threadpool(
-            services.store.replay, clone_of, of_account=viewer.key.sees
+            services.store.replay, clone_of, of_account=viewer.key.account_filter
         )
         typed |= replay_fields(replay)
     typed |= prefilled_fields({name: query[name] for name in FIELDS if name in query})
@@ -166,7 +166,7 @@ def _rejection(error: Exception) -> FormRejection:
 
 def _webhook_choices(store: Store, key: ApiKey, chosen: str) -> tuple[Webhook, ...] | None:
     """Return the webhooks to choose from; None if the form needs an input for the id."""
-    page = store.webhooks(limit=WEBHOOKS_MAX, of_account=key.sees)
+    page = store.webhooks(limit=WEBHOOKS_MAX, of_account=key.account_filter)
     is_listed = not chosen or any(webhook.id == chosen for webhook in page.items)
     return page.items if page.next_cursor is None and page.items and is_listed else None
 
@@ -189,5 +189,5 @@ def _read_preview(
 ) -> ReplayPreview:
     webhook = check_replay(services, key, new)
     wanted = ReplayFilter(ACTIVE, webhook.id)
-    active = services.store.replays(wanted, limit=1, of_account=key.sees).items
+    active = services.store.replays(wanted, limit=1, of_account=key.account_filter).items
     return ReplayPreview(new, webhook, estimate, active[0].id if active else None)

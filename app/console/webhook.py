@@ -164,7 +164,7 @@ def _read_details(
     services: Services, viewer: Viewer, webhook_id: str, hour_from_ms: int, history_from_ms: int
 ) -> _WebhookDetails:
     store = services.store
-    webhook = store.webhook(webhook_id, of_account=viewer.key.sees)
+    webhook = store.webhook(webhook_id, of_account=viewer.key.account_filter)
     rules = store.rules(webhook.id, limit=RULES_SHOWN)
     return _WebhookDetails(
         webhook,

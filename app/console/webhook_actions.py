@@ -141,7 +141,10 @@ async def disable(
         typed = {"reason": reason}
         return await _render_form(request, "webhook_disable.html", webhook, rejection, typed=typed)
     await run_in_threadpool(
-        services.store.disable_webhook, webhook_id, disabling.reason, of_account=viewer.key.sees
+        services.store.disable_webhook,
+        webhook_id,
+        disabling.reason,
+        of_account=viewer.key.account_filter,
     )
     return _redirect_to_webhook(request, viewer, "disableWebhook", webhook_id, "webhook-disable")
 
@@ -215,7 +218,7 @@ async def delete(
     """Delete a webhook and its secret, and cancel its active replay."""
     key = viewer.key
     await run_in_threadpool(
-        services.store.delete_webhook, webhook_id, of_account=key.sees, actor=key.id
+        services.store.delete_webhook, webhook_id, of_account=key.account_filter, actor=key.id
     )
     log_change(request, key, "deleteWebhook", webhook_id, 303)
     return RedirectResponse(f"{WEBHOOKS}?{flash_query('webhook-delete')}", 303)
@@ -269,7 +272,9 @@ def _is_number(text: str) -> bool:
 
 
 async def _read_webhook(services: Services, viewer: Viewer, webhook_id: str) -> Webhook:
-    return await run_in_threadpool(services.store.webhook, webhook_id, of_account=viewer.key.sees)
+    return await run_in_threadpool(
+        services.store.webhook, webhook_id, of_account=viewer.key.account_filter
+    )
 
 
 def _redirect_to_webhook(

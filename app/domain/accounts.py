@@ -47,6 +47,6 @@ class ApiKey:
     is_read_only: bool = False
 
     @property
-    def sees(self) -> str | None:
+    def account_filter(self) -> str | None:
         """The id of the account that this key has access to; None for all accounts."""
         return None if self.scope is Scope.OPERATOR else self.account.id

@@ -155,9 +155,9 @@ def select_account(caller: ApiKey, account_id: str | None) -> str | None:
     Raises:
         AccountNotAllowed: a developer named an account other than their own.
     """
-    if account_id is None or caller.sees is None:
-        return account_id or caller.sees
-    if account_id != caller.sees:
+    if account_id is None or caller.account_filter is None:
+        return account_id or caller.account_filter
+    if account_id != caller.account_filter:
         raise AccountNotAllowed(
             fields=[FieldError("accountId", account_id, "the account of the key")]
         )

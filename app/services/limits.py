@@ -149,7 +149,7 @@ class AccountSlots:
             RateLimited: the account uses all of its slots.
         """
         account_id = caller.account.id
-        if caller.sees is not None and self._used[account_id] >= self._per_account_max:
+        if caller.account_filter is not None and self._used[account_id] >= self._per_account_max:
             detail = f"limit: {self._per_account_max} concurrent {self._operations} per account"
             raise RateLimited(detail, retry_after_s=1)
         self._used[account_id] += 1

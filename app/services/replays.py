@@ -50,7 +50,9 @@ async def create_replay(
         # Before all checks: the window of a repeated request may be too old by now.
         known = await to_thread.run_sync(
             partial(
-                services.store.find_replay_by_idempotency_key, idempotency, of_account=caller.sees
+                services.store.find_replay_by_idempotency_key,
+                idempotency,
+                of_account=caller.account_filter,
             )
         )
         if known is not None:
@@ -59,7 +61,11 @@ async def create_replay(
     await _verify_receiver(services, caller, webhook, new.options.target_url)
     replay, _ = await to_thread.run_sync(
         partial(
-            services.store.create_replay, new, idempotency, of_account=caller.sees, actor=caller.id
+            services.store.create_replay,
+            new,
+            idempotency,
+            of_account=caller.account_filter,
+            actor=caller.id,
         )
     )
     return replay
@@ -75,7 +81,7 @@ async def retry_replay(
         The errors of `create_replay`.
     """
     parent = await to_thread.run_sync(
-        partial(services.store.replay, replay_id, of_account=caller.sees)
+        partial(services.store.replay, replay_id, of_account=caller.account_filter)
     )
     new = NewReplay(
         parent.webhook_id,
@@ -183,7 +189,7 @@ def check_replay(services: Services, caller: ApiKey, new: NewReplay) -> Webhook:
         # The window of a retry was checked for the first replay.
         check = check_window if new.source is Source.LOG else check_span
         check(new.window, now_ms(), services.settings.history_ms)
-    return services.store.webhook(new.webhook_id, of_account=caller.sees)
+    return services.store.webhook(new.webhook_id, of_account=caller.account_filter)
 
 
 def fingerprint(key: str, new: NewReplay) -> IdempotencyKey:

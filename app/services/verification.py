@@ -44,7 +44,7 @@ class Verifier:
         Raises:
             RateLimited: a developer's account requested too many in a minute.
         """
-        if caller.sees is not None:
+        if caller.account_filter is not None:
             quota = self._rates.count_request(
                 caller.account.id, VERIFICATIONS_PER_MINUTE_MAX, time.monotonic()
             )

@@ -55,7 +55,7 @@ async def register_webhook(
         account_id,
         registration.validation,
     )
-    at_most = None if caller.sees is None else services.settings.webhooks_per_account
+    at_most = None if caller.account_filter is None else services.settings.webhooks_per_account
 
     def create() -> Webhook:
         services.store.check_account(account_id)
@@ -86,7 +86,7 @@ async def update_webhook(
         webhook_id,
         url=url,
         description=description,
-        of_account=caller.sees,
+        of_account=caller.account_filter,
     )
     if url is None:
         return await to_thread.run_sync(update)
@@ -125,7 +125,10 @@ def rotate_secret(
         WebhookNotFound: no such webhook, or it belongs to another account.
     """
     return services.store.rotate_secret(
-        webhook_id, _checked_secret(secret), grace_period_s * 1_000, of_account=caller.sees
+        webhook_id,
+        _checked_secret(secret),
+        grace_period_s * 1_000,
+        of_account=caller.account_filter,
     )
 
 
@@ -143,12 +146,12 @@ async def send_test(services: Services, caller: ApiKey, webhook_id: str) -> Endp
         webhook = await _read_webhook(services, caller, webhook_id)
         trial = await services.verifier.send_test(webhook)
     is_verified = webhook.validated_ms is not None
-    return trial if is_verified or caller.sees is None else replace(trial, response=None)
+    return trial if is_verified or caller.account_filter is None else replace(trial, response=None)
 
 
 async def _read_webhook(services: Services, caller: ApiKey, webhook_id: str) -> Webhook:
     return await to_thread.run_sync(
-        partial(services.store.webhook, webhook_id, of_account=caller.sees)
+        partial(services.store.webhook, webhook_id, of_account=caller.account_filter)
     )
 
 

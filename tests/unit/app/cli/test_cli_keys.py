@@ -61,7 +61,7 @@ def test_an_operator_key(store: Store, url: str) -> None:
     token = keys(url, "create", "--account", "default", "--scope", "operator").stdout.strip()
     key = store.find_key(token)
     assert key is not None
-    assert key.sees is None
+    assert key.account_filter is None
 
 
 def test_creating_and_revoking_is_audited(store: Store, url: str) -> None:

@@ -57,7 +57,7 @@ def test_an_invalid_key_is_replaced(settings: Settings, store: Store) -> None:
         token = ensure_operator_key(settings)
         key = store.find_key(token)
         assert key is not None
-        assert key.sees is None
+        assert key.account_filter is None
         store.revoke_key(key.id)
     assert ensure_operator_key(settings) != token
 

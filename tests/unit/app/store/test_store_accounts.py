@@ -16,7 +16,7 @@ def test_a_key_is_found_by_its_token_with_its_account(store: Store) -> None:
     assert (key.account.name, key.scope, key.description) == ("acme", Scope.DEVELOPER, "laptop")
     assert key.id.startswith("key_")
     assert key.account.id.startswith("acc_")
-    assert key.sees == key.account.id
+    assert key.account_filter == key.account.id
     assert store.find_key(token) == key
 
 
@@ -45,7 +45,7 @@ def test_two_keys_share_one_account(store: Store) -> None:
 def test_an_operator_sees_all_accounts(store: Store) -> None:
     key, _ = issue_key(store, "default", Scope.OPERATOR, "")
     assert key.account.id == DEFAULT_ACCOUNT
-    assert key.sees is None
+    assert key.account_filter is None
 
 
 @pytest.mark.parametrize("token", ["", "rwk_", "rwk_é", "rwk_\udcff", "x" * 10_000])

@@ -32,8 +32,8 @@ class Tenant:
 
     def __init__(self, store: Store, name: str) -> None:
         key, _ = issue_key(store, name, Scope.DEVELOPER, "")
-        assert key.sees is not None
-        self.account = key.sees
+        assert key.account_filter is not None
+        self.account = key.account_filter
         self.webhook = store.create_webhook(NewWebhook(URL, name, new_secret(), self.account))
         store.put_rule(Rule(self.webhook.id, "default", ("*",)), of_account=self.account)
         new = NewReplay(self.webhook.id, WINDOW)
