@@ -58,7 +58,7 @@ def has_folders(broker: BrokerProcess, pattern: str, names: set[str]) -> bool:
     return {path.name for path in broker.data_dir.glob(pattern)} == names
 
 
-def refusal(asked: Any) -> int:
+def error_code_of(asked: Any) -> int:
     """The error code that the one future of an admin call ends with."""
     (future,) = asked.values()
     with pytest.raises(KafkaException) as refused:
@@ -223,10 +223,10 @@ def test_assignments_may_name_only_live_brokers(cluster: BrokerCluster, topic: s
     cluster.until_leaders(topic, [3, 3, 1, 2, 3])
 
     strange = NewTopic(f"{topic}-strange", 2, replica_assignment=[[3], [4]])
-    refused = refusal(admin.create_topics([strange]))
+    refused = error_code_of(admin.create_topics([strange]))
     assert refused == KafkaError.INVALID_REPLICA_ASSIGNMENT
     twofold = NewTopic(f"{topic}-twofold", 1, replica_assignment=[[1, 2]])
-    assert refusal(admin.create_topics([twofold])) == KafkaError.INVALID_REPLICA_ASSIGNMENT
+    assert error_code_of(admin.create_topics([twofold])) == KafkaError.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_more_than_one_replica_is_rejected_for_any_number_of_brokers(
@@ -234,7 +234,7 @@ def test_more_than_one_replica_is_rejected_for_any_number_of_brokers(
 ) -> None:
     admin = admin_at(cluster, 1)
     assert (
-        refusal(admin.create_topics([NewTopic(topic, 3, 2)]))
+        error_code_of(admin.create_topics([NewTopic(topic, 3, 2)]))
         == KafkaError.INVALID_REPLICATION_FACTOR
     )
 
@@ -247,13 +247,13 @@ def test_no_broker_exceeds_its_maximum_of_partitions(
     ) as cluster:
         cluster.serve()
         admin = admin_at(cluster, 1)
-        assert refusal(admin.create_topics([NewTopic("large", 9, 1)])) == (
+        assert error_code_of(admin.create_topics([NewTopic("large", 9, 1)])) == (
             KafkaError.INVALID_PARTITIONS
         )
         cluster.brokers[1].make_topic("fits", 8)
         cluster.until_leaders("fits", cluster.first_leaders_at(1, "fits"))
         admin = admin_at(cluster, 2)
-        assert refusal(admin.create_topics([NewTopic("more", 1, 1)])) == (
+        assert error_code_of(admin.create_topics([NewTopic("more", 1, 1)])) == (
             KafkaError.INVALID_PARTITIONS
         )
 

@@ -104,7 +104,7 @@ class GroupHarness:
         identity = MemberIdentity(member_id, instance_id)
         self._take(self.group.handle(Heartbeat(token, identity, known), self.now_s))
         answer = self.answers[token]
-        return "ok" if isinstance(answer, Alive) else self.refusal(token)
+        return "ok" if isinstance(answer, Alive) else self.error_name(token)
 
     def leave(self, *identities: MemberIdentity | str) -> list[str]:
         """What each gets for leaving: "ok", or the name of the error."""
@@ -149,20 +149,20 @@ class GroupHarness:
         assert isinstance(answer, Synced), answer
         return answer.assignment
 
-    def refusal(self, token: Token) -> str:
+    def error_name(self, token: Token) -> str:
         """The name of the error that a request was answered with."""
         answer = self.answers[token]
         assert isinstance(answer, ErrorResponse), answer
         return type(answer.error).__name__
 
     def returned_id(self, token: Token) -> str:
-        """The member id that a refusal came with."""
+        """The member id in an error response."""
         answer = self.answers[token]
         assert isinstance(answer, ErrorResponse), answer
         return answer.member_id
 
     def commit(self, commit: Commit) -> str | None:
-        """The name of the error that offsets would be refused with."""
+        """The name of the error with which a commit of offsets would be rejected."""
         refusal = self.group.check_commit(commit, self.now_s)
         return None if refusal is None else type(refusal).__name__
 

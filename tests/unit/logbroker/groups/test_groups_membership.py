@@ -140,7 +140,7 @@ def test_a_leader_that_dies_before_it_assigns_is_replaced() -> None:
     harness.join(first)
     token = harness.sync(second)
     harness.later(SESSION_S)
-    assert harness.refusal(token) == "RebalanceInProgress"
+    assert harness.error_name(token) == "RebalanceInProgress"
     assert harness.joined(harness.join(second)).leader == second
 
 
@@ -171,7 +171,7 @@ def test_a_waiting_request_of_a_leaving_member_is_rejected() -> None:
     first, _ = harness.stable(2)
     token = harness.join(first)
     assert harness.leave(first) == ["ok"]
-    assert harness.refusal(token) == "UnknownMember"
+    assert harness.error_name(token) == "UnknownMember"
 
 
 def test_a_group_that_everybody_left_keeps_its_generation() -> None:
@@ -223,7 +223,7 @@ def test_a_lone_first_member_waits_once() -> None:
 def test_a_new_member_is_given_its_id_first_from_v4_on() -> None:
     harness = GroupHarness()
     token = harness.join(version=4)
-    assert harness.refusal(token) == "MemberIdRequired"
+    assert harness.error_name(token) == "MemberIdRequired"
     member_id = harness.returned_id(token)
     assert harness.group.state is GroupState.EMPTY
     assert harness.heartbeat(member_id) == "UnknownMember"
@@ -247,7 +247,7 @@ def test_an_id_that_is_not_used_is_forgotten_after_the_session_timeout() -> None
     assert not harness.group.has_no_state
     harness.later(SESSION_S)
     assert harness.group.has_no_state
-    assert harness.refusal(harness.join(member_id, version=4)) == "UnknownMember"
+    assert harness.error_name(harness.join(member_id, version=4)) == "UnknownMember"
 
 
 def test_a_rebalance_waits_for_those_who_have_just_got_their_id() -> None:
@@ -304,11 +304,11 @@ def test_a_second_request_of_a_member_supersedes_the_first() -> None:
     harness = GroupHarness()
     first, second = harness.stable(2)
     joins = [harness.join(first), harness.join(first)]
-    assert harness.refusal(joins[0]) == "RebalanceInProgress"
+    assert harness.error_name(joins[0]) == "RebalanceInProgress"
     harness.join(second)
     assert harness.joined(joins[1]).generation == 3
     syncs = [harness.sync(second), harness.sync(second)]
-    assert harness.refusal(syncs[0]) == "RebalanceInProgress"
+    assert harness.error_name(syncs[0]) == "RebalanceInProgress"
 
 
 def test_a_leader_cannot_change_its_mind_while_its_assignment_is_stored() -> None:
@@ -343,7 +343,7 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer() -> None:
 def test_a_member_without_common_protocol_is_rejected(stranger: dict[str, Any]) -> None:
     harness = GroupHarness()
     (first,) = harness.stable(1)
-    assert harness.refusal(harness.join(**stranger)) == "InconsistentGroupProtocol"
+    assert harness.error_name(harness.join(**stranger)) == "InconsistentGroupProtocol"
     assert harness.heartbeat(first) == "ok"
 
 
@@ -356,8 +356,8 @@ def test_a_lone_member_may_come_back_with_another_protocol() -> None:
 
 def test_an_empty_group_takes_any_protocol_but_none() -> None:
     harness = GroupHarness()
-    assert harness.refusal(harness.join(protocols=())) == "InconsistentGroupProtocol"
-    assert harness.refusal(harness.join(protocol_type="")) == "InconsistentGroupProtocol"
+    assert harness.error_name(harness.join(protocols=())) == "InconsistentGroupProtocol"
+    assert harness.error_name(harness.join(protocol_type="")) == "InconsistentGroupProtocol"
     assert harness.group.has_no_state
 
 
@@ -365,15 +365,15 @@ def test_an_empty_group_takes_any_protocol_but_none() -> None:
 def test_a_session_timeout_out_of_range_is_rejected(timeout_ms: int) -> None:
     harness = GroupHarness()
     token = harness.join(session_timeout_ms=timeout_ms)
-    assert harness.refusal(token) == "InvalidSessionTimeout"
+    assert harness.error_name(token) == "InvalidSessionTimeout"
 
 
 def test_a_full_group_accepts_only_its_members() -> None:
     harness = GroupHarness()
     first, *_ = harness.stable(3)
     pending = harness.returned_id(harness.join(version=4))
-    assert harness.refusal(harness.join()) == "GroupTooLarge"
-    assert harness.refusal(harness.join(version=4)) == "GroupTooLarge"
+    assert harness.error_name(harness.join()) == "GroupTooLarge"
+    assert harness.error_name(harness.join(version=4)) == "GroupTooLarge"
     assert harness.is_waiting(harness.join(pending, version=4))
     assert harness.is_waiting(harness.join(first))
 
@@ -383,8 +383,10 @@ def test_subscriptions_that_would_not_fit_what_is_stored_are_refused() -> None:
     large = (("range", b"." * 150_000),)
     for _ in range(2):
         harness.join(protocols=large)
-    assert harness.refusal(harness.join(protocols=large)) == "GroupTooLarge"
-    assert harness.refusal(harness.join(protocols=(("range", b"." * 400_001),))) == "GroupTooLarge"
+    assert harness.error_name(harness.join(protocols=large)) == "GroupTooLarge"
+    assert (
+        harness.error_name(harness.join(protocols=(("range", b"." * 400_001),))) == "GroupTooLarge"
+    )
     # A member that joins again counts once.
     member_id = harness.group.describe().members[0].member_id
     again = harness.join(member_id, protocols=(("range", b"." * 250_000),))
@@ -394,8 +396,8 @@ def test_subscriptions_that_would_not_fit_what_is_stored_are_refused() -> None:
 @pytest.mark.parametrize("member_id", ["unknown", "member-1"])
 def test_an_empty_group_has_no_members(member_id: str) -> None:
     harness = GroupHarness()
-    assert harness.refusal(harness.join(member_id)) == "UnknownMember"
-    assert harness.refusal(harness.sync(member_id)) == "UnknownMember"
+    assert harness.error_name(harness.join(member_id)) == "UnknownMember"
+    assert harness.error_name(harness.sync(member_id)) == "UnknownMember"
     assert harness.heartbeat(member_id) == "UnknownMember"
     assert harness.leave(member_id) == ["UnknownMember"]
     assert harness.group.has_no_state
@@ -406,13 +408,13 @@ def test_another_generation_is_rejected() -> None:
     first, _ = harness.stable(2)
     for generation in (1, 3, -1):
         assert harness.heartbeat(first, generation) == "IllegalGeneration"
-        assert harness.refusal(harness.sync(first, generation)) == "IllegalGeneration"
+        assert harness.error_name(harness.sync(first, generation)) == "IllegalGeneration"
 
 
 def test_another_protocol_than_the_chosen_is_refused() -> None:
     harness = GroupHarness()
     (first,) = harness.stable(1)
-    assert harness.refusal(harness.sync(first, protocol="sticky")) == "InconsistentGroupProtocol"
+    assert harness.error_name(harness.sync(first, protocol="sticky")) == "InconsistentGroupProtocol"
     assert harness.assignment(harness.sync(first, protocol="range")) == first.encode()
 
 
@@ -420,7 +422,7 @@ def test_no_assignment_is_returned_during_a_rebalance() -> None:
     harness = GroupHarness()
     first, second = harness.stable(2)
     harness.leave(second)
-    assert harness.refusal(harness.sync(first)) == "RebalanceInProgress"
+    assert harness.error_name(harness.sync(first)) == "RebalanceInProgress"
 
 
 def test_a_failed_write_is_reported_and_causes_a_rebalance() -> None:
@@ -428,7 +430,7 @@ def test_a_failed_write_is_reported_and_causes_a_rebalance() -> None:
     member = harness.joined(harness.join()).member_id
     token = harness.sync(member, assignments={member: b"lost"})
     harness.store(RegistryUnavailable("gone"))
-    assert harness.refusal(token) == "RegistryUnavailable"
+    assert harness.error_name(token) == "RegistryUnavailable"
     assert harness.heartbeat(member) == "RebalanceInProgress"
     assert harness.joined(harness.join(member)).generation == 2
 
@@ -438,7 +440,7 @@ def test_a_write_that_ends_too_late_changes_nothing() -> None:
     member = harness.joined(harness.join()).member_id
     token = harness.sync(member, assignments={member: b"old"})
     newcomer = harness.join()
-    assert harness.refusal(token) == "RebalanceInProgress"
+    assert harness.error_name(token) == "RebalanceInProgress"
     harness.join(member)
     assert harness.joined(newcomer).generation == 2
     harness.store()
@@ -482,7 +484,7 @@ def test_waiting_requests_are_rejected_when_the_coordinator_moves() -> None:
     first, second = harness.stable(2)
     tokens = [harness.join(second, protocols=(("range", b"changed"),)), harness.join()]
     harness.retire(NotCoordinator("moved"))
-    assert [harness.refusal(token) for token in tokens] == ["NotCoordinator", "NotCoordinator"]
+    assert [harness.error_name(token) for token in tokens] == ["NotCoordinator", "NotCoordinator"]
     assert harness.group.state is GroupState.DEAD
     assert first not in harness.answers
 

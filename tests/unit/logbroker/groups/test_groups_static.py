@@ -51,8 +51,8 @@ def test_whose_place_was_taken_is_fenced_in_all_it_asks() -> None:
     harness.store()
     fenced = MemberIdentity(second, "b")
     assert harness.heartbeat(second, instance_id="b") == "FencedInstance"
-    assert harness.refusal(harness.sync(second, instance_id="b")) == "FencedInstance"
-    assert harness.refusal(harness.join(second, EVENTS, instance_id="b")) == "FencedInstance"
+    assert harness.error_name(harness.sync(second, instance_id="b")) == "FencedInstance"
+    assert harness.error_name(harness.join(second, EVENTS, instance_id="b")) == "FencedInstance"
     assert harness.leave(fenced) == ["FencedInstance"]
     assert harness.commit(Commit(fenced, 2)) == "FencedInstance"
     # Without the instance id, the member is unknown.
@@ -64,7 +64,7 @@ def test_who_waits_while_its_place_is_taken_is_fenced() -> None:
     waiting = harness.join(second, subscription("more"), instance_id="b")
     assert harness.is_waiting(waiting)
     harness.join(protocols=EVENTS, instance_id="b")
-    assert harness.refusal(waiting) == "FencedInstance"
+    assert harness.error_name(waiting) == "FencedInstance"
 
 
 def test_a_replacement_is_durable_before_the_response() -> None:
@@ -81,14 +81,14 @@ def test_a_failed_replacement_write_causes_a_rebalance() -> None:
     harness, first, _ = stable_with_statics()
     token = harness.join(protocols=EVENTS_AFTER_RESTART, instance_id="b")
     harness.store(RegistryUnavailable("gone"))
-    assert harness.refusal(token) == "RegistryUnavailable"
+    assert harness.error_name(token) == "RegistryUnavailable"
     assert harness.heartbeat(first, instance_id="a") == "RebalanceInProgress"
 
 
 def test_of_two_replacements_only_the_last_is_answered() -> None:
     harness, _, _ = stable_with_statics()
     tokens = [harness.join(protocols=EVENTS_AFTER_RESTART, instance_id="b") for _ in range(2)]
-    assert harness.refusal(tokens[0]) == "FencedInstance"
+    assert harness.error_name(tokens[0]) == "FencedInstance"
     harness.store()
     assert harness.is_waiting(tokens[1])
     harness.store()
@@ -177,7 +177,7 @@ def test_a_rebalance_that_no_static_member_comes_to_ends_with_their_sessions() -
 
 def test_an_unknown_instance_id_cannot_join_with_a_member_id() -> None:
     harness, _, second = stable_with_statics()
-    assert harness.refusal(harness.join(second, EVENTS, instance_id="c")) == "UnknownMember"
+    assert harness.error_name(harness.join(second, EVENTS, instance_id="c")) == "UnknownMember"
     assert harness.heartbeat(second, instance_id="c") == "UnknownMember"
 
 

@@ -72,7 +72,7 @@ def client() -> Iterator[RegistryClient]:
         yield client
 
 
-def refusal(answer: httpx.Response) -> tuple[int, int]:
+def status_and_code(answer: httpx.Response) -> tuple[int, int]:
     assert answer.headers["content-type"] == CONTENT_TYPE
     document = answer.json()
     assert document.keys() == {"error_code", "message"}
@@ -114,8 +114,8 @@ def test_lists_come_in_pages(client: RegistryClient) -> None:
     assert client.ask("GET", "/schemas/ids/1/versions?subject=b").json() == [
         {"subject": "b", "version": 1}
     ]
-    assert refusal(client.ask("GET", "/subjects?limit=many")) == (400, 400)
-    assert refusal(client.ask("GET", "/subjects?limit=99999999999999999999")) == (400, 400)
+    assert status_and_code(client.ask("GET", "/subjects?limit=many")) == (400, 400)
+    assert status_and_code(client.ask("GET", "/subjects?limit=99999999999999999999")) == (400, 400)
 
 
 def test_a_schema_is_given_as_itself(client: RegistryClient) -> None:
@@ -132,7 +132,7 @@ def test_deleted_versions_are_listed_when_asked_for(client: RegistryClient) -> N
     assert client.ask("GET", "/subjects/s/versions?deleted=true").json() == [1, 2]
     assert client.ask("GET", "/subjects/s/versions?deletedOnly=true").json() == [2]
     assert client.ask("GET", "/subjects/s/versions/2?deleted=TRUE").json()["id"] == 2
-    assert refusal(client.ask("GET", "/subjects/s/versions/2")) == (404, 40402)
+    assert status_and_code(client.ask("GET", "/subjects/s/versions/2")) == (404, 40402)
     client.ask("DELETE", "/subjects/s")
     assert client.ask("GET", "/subjects/s/versions?deletedOnly=true").json() == [1, 2]
     assert client.ask("GET", "/subjects?deletedOnly=true").json() == ["s"]
@@ -141,12 +141,15 @@ def test_deleted_versions_are_listed_when_asked_for(client: RegistryClient) -> N
 @pytest.mark.parametrize("version", ["0", "-2", "x", "2147483648", "1e3", "", "9" * 5000])
 def test_a_version_is_a_number_from_one_on_or_latest(client: RegistryClient, version: str) -> None:
     client.register("s", '"string"')
-    assert refusal(client.ask("GET", f"/subjects/s/versions/{version}/schema")) == (422, 42202)
+    assert status_and_code(client.ask("GET", f"/subjects/s/versions/{version}/schema")) == (
+        422,
+        42202,
+    )
 
 
 @pytest.mark.parametrize("schema_id", ["0", "-1", "x", "2147483648", "9" * 5000])
 def test_an_id_that_nothing_can_have_is_not_found(client: RegistryClient, schema_id: str) -> None:
-    assert refusal(client.ask("GET", f"/schemas/ids/{schema_id}")) == (404, 40403)
+    assert status_and_code(client.ask("GET", f"/schemas/ids/{schema_id}")) == (404, 40403)
 
 
 def test_a_compatibility_check_reports_the_problems(client: RegistryClient) -> None:
@@ -159,13 +162,16 @@ def test_a_compatibility_check_reports_the_problems(client: RegistryClient) -> N
         assert "int" in verbose["messages"][0]
     versions = "/compatibility/subjects/unknown/versions"
     assert client.ask("POST", f"{versions}/latest", STRING).json() == {"is_compatible": True}
-    assert refusal(client.ask("POST", f"{versions}/1", STRING)) == (404, 40401)
-    assert refusal(client.ask("POST", f"{versions}/latest", {"schema": "no"})) == (422, 42201)
+    assert status_and_code(client.ask("POST", f"{versions}/1", STRING)) == (404, 40401)
+    assert status_and_code(client.ask("POST", f"{versions}/latest", {"schema": "no"})) == (
+        422,
+        42201,
+    )
 
 
 def test_levels_are_set_shown_and_taken_away(client: RegistryClient) -> None:
     assert client.ask("GET", "/config").json() == {"compatibilityLevel": "BACKWARD"}
-    assert refusal(client.ask("GET", "/config/s")) == (404, 40408)
+    assert status_and_code(client.ask("GET", "/config/s")) == (404, 40408)
     by_global = client.ask("GET", "/config/s?defaultToGlobal=true").json()
     assert by_global == {"compatibilityLevel": "BACKWARD"}
     level = {"compatibility": "FORWARD_TRANSITIVE", "normalize": None}
@@ -179,7 +185,7 @@ def test_levels_are_set_shown_and_taken_away(client: RegistryClient) -> None:
         {"compatibility": "SOME"},
         {"compatibility": "FULL", "alias": "x"},
     ):
-        assert refusal(client.ask("PUT", "/config", document)) == (422, 42203)
+        assert status_and_code(client.ask("PUT", "/config", document)) == (422, 42203)
 
 
 def test_all_schemas_are_listed_with_their_places(client: RegistryClient) -> None:
@@ -214,7 +220,7 @@ def test_a_list_of_schemas_that_is_too_long_is_asked_for_in_parts(client: Regist
         client.register(
             f"s{number}", f'{{"type":"fixed","name":"F","size":{number + 1},"doc":"{doc}"}}'
         )
-    assert refusal(client.ask("GET", "/schemas")) == (400, 400)
+    assert status_and_code(client.ask("GET", "/schemas")) == (400, 400)
     assert len(client.ask("GET", f"/schemas?limit={many - 1}").json()) == many - 1
     assert len(client.ask("GET", f"/schemas?offset={many}").json()) == 0
 
@@ -229,16 +235,16 @@ def test_there_is_one_mode(client: RegistryClient) -> None:
     for path in ("/mode", "/mode/s"):
         assert client.ask("GET", path).json() == {"mode": "READWRITE"}
         assert client.ask("PUT", path, {"mode": "READWRITE"}).json() == {"mode": "READWRITE"}
-        assert refusal(client.ask("PUT", path, {"mode": "IMPORT"})) == (422, 42205)
-        assert refusal(client.ask("PUT", path, {"mode": "SOME"})) == (422, 42204)
+        assert status_and_code(client.ask("PUT", path, {"mode": "IMPORT"})) == (422, 42205)
+        assert status_and_code(client.ask("PUT", path, {"mode": "SOME"})) == (422, 42204)
 
 
 def test_a_registry_that_only_reads_says_so() -> None:
     with closing(RegistryClient(is_read_only=True)) as client:
         assert client.ask("GET", "/mode").json() == {"mode": "READONLY"}
         assert client.ask("PUT", "/mode", {"mode": "READONLY"}).json() == {"mode": "READONLY"}
-        assert refusal(client.ask("PUT", "/mode", {"mode": "READWRITE"})) == (422, 42205)
-        assert refusal(client.ask("POST", "/subjects/s/versions", STRING)) == (422, 42205)
+        assert status_and_code(client.ask("PUT", "/mode", {"mode": "READWRITE"})) == (422, 42205)
+        assert status_and_code(client.ask("POST", "/subjects/s/versions", STRING)) == (422, 42205)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +274,7 @@ def test_a_registry_that_only_reads_says_so() -> None:
 def test_what_cannot_be_registered_is_refused(
     client: RegistryClient, document: Any, code: int
 ) -> None:
-    assert refusal(client.ask("POST", "/subjects/s/versions", document)) == (422, code)
+    assert status_and_code(client.ask("POST", "/subjects/s/versions", document)) == (422, code)
     assert client.ask("GET", "/subjects").json() == []
 
 
@@ -278,7 +284,7 @@ def test_true_is_no_version_of_a_reference(client: RegistryClient) -> None:
     answer = client.ask(
         "POST", "/subjects/s/versions", {"schema": '"Far"', "references": references}
     )
-    assert refusal(answer) == (422, 42201)
+    assert status_and_code(answer) == (422, 42201)
 
 
 def test_the_client_accepts_the_largest_stored_schema(client: RegistryClient) -> None:
@@ -303,7 +309,7 @@ def test_what_javas_client_writes_for_nothing_is_nothing(client: RegistryClient)
 def test_a_body_is_a_json_object(client: RegistryClient, body: bytes) -> None:
     headers = {"content-type": "application/json; charset=utf-8"}
     answer = client.ask("POST", "/subjects/s", content=body, headers=headers)
-    assert refusal(answer) == (400, 400)
+    assert status_and_code(answer) == (400, 400)
 
 
 def test_a_body_is_of_a_type_that_no_page_sends_unasked(client: RegistryClient) -> None:
@@ -312,7 +318,7 @@ def test_a_body_is_of_a_type_that_no_page_sends_unasked(client: RegistryClient) 
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         headers = {"content-type": kind} if kind else {}
         answer = client.ask("POST", "/subjects/s/versions", content=content, headers=headers)
-        assert refusal(answer) == (415, 415)
+        assert status_and_code(answer) == (415, 415)
         assert repr(kind) in answer.json()["message"]
     for kind in ALLOWED_TYPES:
         headers = {"content-type": kind}
@@ -339,21 +345,24 @@ def test_who_changed_what_is_in_the_log(
 
 def test_what_is_no_route_is_refused(client: RegistryClient) -> None:
     for method, path in (("GET", "/nothing"), ("GET", "/subjects/a/b/c/d/e")):
-        assert refusal(client.ask(method, path)) == (404, 404)
+        assert status_and_code(client.ask(method, path)) == (404, 404)
     answer = client.ask("PATCH", "/config")
-    assert refusal(answer) == (405, 405)
+    assert status_and_code(answer) == (405, 405)
     assert answer.headers["allow"] == "DELETE, GET, PUT"
 
 
 def test_large_requests_are_refused(client: RegistryClient) -> None:
-    assert refusal(client.ask("GET", "/subjects?a=" + "x" * URL_BYTES_MAX)) == (414, 414)
+    assert status_and_code(client.ask("GET", "/subjects?a=" + "x" * URL_BYTES_MAX)) == (414, 414)
     large = {"x": "y" * HEADERS_BYTES_MAX}
-    assert refusal(client.ask("GET", "/subjects", headers=large)) == (431, 431)
+    assert status_and_code(client.ask("GET", "/subjects", headers=large)) == (431, 431)
     typed = {"content-type": CONTENT_TYPE}
     body = b" " * (BODY_BYTES_MAX + 1)
-    assert refusal(client.ask("POST", "/subjects/s", content=body, headers=typed)) == (413, 413)
+    assert status_and_code(client.ask("POST", "/subjects/s", content=body, headers=typed)) == (
+        413,
+        413,
+    )
     many = "&".join(f"a{number}=1" for number in range(100))
-    assert refusal(client.ask("GET", f"/subjects?{many}")) == (400, 400)
+    assert status_and_code(client.ask("GET", f"/subjects?{many}")) == (400, 400)
 
 
 def test_a_body_that_does_not_announce_its_size_is_bounded_too(client: RegistryClient) -> None:
@@ -394,7 +403,7 @@ def test_requests_beyond_the_queue_limit_are_rejected(client: RegistryClient) ->
         try:
             newest = client.service._newest
             await until_async(lambda: newest._under_way == UNDER_WAY_MAX, "all wait")
-            assert refusal(await client._ask("GET", "/schemas/ids/1")) == (503, 503)
+            assert status_and_code(await client._ask("GET", "/schemas/ids/1")) == (503, 503)
         finally:
             may_go.set()
         return [(await each).status_code for each in asked]
@@ -475,7 +484,7 @@ def test_what_was_not_foreseen_is_answered_and_logged(
 
     client.log.catch_up = broken  # type: ignore[method-assign]
     with caplog.at_level(logging.ERROR):
-        assert refusal(client.ask("GET", "/schemas/ids/1")) == (500, 500)
+        assert status_and_code(client.ask("GET", "/schemas/ids/1")) == (500, 500)
     assert "of a defect" in caplog.text
     assert client.ask("GET", "/subjects").status_code == 200
 

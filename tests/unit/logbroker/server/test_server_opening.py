@@ -33,7 +33,7 @@ def content(path: Path) -> dict[str, bytes | None]:
     }
 
 
-def refusal(config: BrokerConfig) -> str:
+def error_message(config: BrokerConfig) -> str:
     """Why the directory is not opened; it is left as it was."""
     before = content(config.data_dir)
     with pytest.raises(ConfigurationError) as refused:
@@ -49,7 +49,7 @@ def test_a_broker_reopens_its_directory(data_dir: Path) -> None:
 
 
 def test_another_broker_id_is_rejected(data_dir: Path) -> None:
-    assert refusal(BrokerConfig(data_dir, broker_id=4)) == (
+    assert error_message(BrokerConfig(data_dir, broker_id=4)) == (
         f"{data_dir}/meta.properties has broker.id 3; this broker has 4"
     )
 
@@ -57,25 +57,25 @@ def test_another_broker_id_is_rejected(data_dir: Path) -> None:
 def test_another_cluster_id_is_rejected(data_dir: Path, tmp_path: Path) -> None:
     open_and_close(BrokerConfig(tmp_path / "other", broker_id=3))
     (data_dir / "registry.json").write_bytes((tmp_path / "other" / "registry.json").read_bytes())
-    assert refusal(BrokerConfig(data_dir, broker_id=3)).startswith(
+    assert error_message(BrokerConfig(data_dir, broker_id=3)).startswith(
         f"{data_dir}/meta.properties has cluster.id "
     )
 
 
 def test_the_directory_of_a_standalone_broker_is_rejected_in_a_cluster(data_dir: Path) -> None:
     config = BrokerConfig(data_dir, broker_id=3, zookeeper="127.0.0.1:1")
-    assert refusal(config) == (
+    assert error_message(config) == (
         f"zookeeper is 127.0.0.1:1, but {data_dir}/registry.json belongs to a standalone broker"
     )
 
 
 def test_the_directory_of_a_cluster_is_rejected_by_a_standalone_broker(data_dir: Path) -> None:
     (data_dir / "registry.json").unlink()
-    assert refusal(BrokerConfig(data_dir, broker_id=3)).startswith(
+    assert error_message(BrokerConfig(data_dir, broker_id=3)).startswith(
         f"zookeeper is not set, but {data_dir} belongs to a cluster"
     )
 
 
 def test_a_rejected_directory_stays_usable_for_its_broker(data_dir: Path) -> None:
-    refusal(BrokerConfig(data_dir, broker_id=4))
+    error_message(BrokerConfig(data_dir, broker_id=4))
     open_and_close(BrokerConfig(data_dir, broker_id=3))

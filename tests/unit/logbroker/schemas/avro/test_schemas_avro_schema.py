@@ -23,7 +23,7 @@ def text_of(written: Any) -> str:
     return parse(SchemaText(json.dumps(written)), nothing).text.text
 
 
-def refusal(text: str) -> str:
+def error_message(text: str) -> str:
     with pytest.raises(InvalidSchema) as refused:
         parse(SchemaText(text), nothing)
     return str(refused.value)
@@ -90,7 +90,7 @@ def record(*fields: dict[str, Any], **others: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_no_schema_is_refused_with_what_is_wrong(written: Any, problem: str) -> None:
-    assert problem in refusal(json.dumps(written))
+    assert problem in error_message(json.dumps(written))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_is_no_schema_is_refused_with_what_is_wrong(written: Any, problem: 
     ],
 )
 def test_what_is_no_json_in_utf8_is_refused(text: str) -> None:
-    assert "JSON" in refusal(text)
+    assert "JSON" in error_message(text)
 
 
 @pytest.mark.parametrize("default", [None, 3])
@@ -123,7 +123,7 @@ def nested(depth: int) -> Any:
 
 def test_types_may_nest_up_to_a_bound() -> None:
     assert text_of(nested(DEPTH_MAX))
-    assert "are nested more than" in refusal(json.dumps(nested(DEPTH_MAX + 1)))
+    assert "are nested more than" in error_message(json.dumps(nested(DEPTH_MAX + 1)))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_types_may_nest_up_to_a_bound() -> None:
     ],
 )
 def test_a_bomb_is_refused(bomb: str) -> None:
-    assert refusal(bomb)
+    assert error_message(bomb)
 
 
 def test_a_default_that_fits_nowhere_is_judged_in_no_time() -> None:
@@ -151,7 +151,7 @@ def test_a_default_that_fits_nowhere_is_judged_in_no_time() -> None:
     default: Any = 5
     for _ in range(60):
         default = {"n": default}
-    assert "is not of type union" in refusal(
+    assert "is not of type union" in error_message(
         json.dumps(record({"name": "a", "type": [first, "B"], "default": default}))
     )
 
@@ -162,10 +162,10 @@ def test_defaults_that_could_be_of_too_many_branches_are_refused() -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "u", "type": branches}]}
     others = [{"name": f"b{n}", "type": "I", "default": {"u": "xy"}} for n in range(1_000)]
     nested = json.dumps(record({"name": "a", "type": inner}, *others))
-    assert "is not of type union" in refusal(nested)
+    assert "is not of type union" in error_message(nested)
     fine = [*branches, "string"]
     inner = {"type": "record", "name": "I", "fields": [{"name": "u", "type": fine}]}
-    assert "too large to check" in refusal(
+    assert "too large to check" in error_message(
         json.dumps(record({"name": "a", "type": inner}, *others))
     )
 
@@ -176,13 +176,13 @@ def test_a_text_may_have_a_megabyte() -> None:
         SchemaText('{"type":"int","doc":"%s"}' % ("x" * (TEXT_BYTES_MAX - frame))), nothing
     )
     too_long = '{"type":"int","doc":"%s"}' % ("ü" * (TEXT_BYTES_MAX // 2))
-    assert f"{TEXT_BYTES_MAX + frame} bytes" in refusal(too_long)
+    assert f"{TEXT_BYTES_MAX + frame} bytes" in error_message(too_long)
 
 
 def test_a_text_that_grows_when_normalized_stays_within_the_limit() -> None:
     grown = '{"type":"int","far":[' + ",".join(["1e15"] * (TEXT_BYTES_MAX // 10)) + "]}"
     assert len(grown) < TEXT_BYTES_MAX
-    assert f"max {TEXT_BYTES_MAX}" in refusal(grown)
+    assert f"max {TEXT_BYTES_MAX}" in error_message(grown)
 
 
 def test_references_count_as_what_a_schema_takes() -> None:
@@ -197,7 +197,7 @@ def test_names_are_bounded() -> None:
         return [{"type": "fixed", "name": f"F{n}", "size": 1} for n in range(count)]
 
     assert text_of(union(NAMES_MAX))
-    assert f"more than {NAMES_MAX} types" in refusal(json.dumps(union(NAMES_MAX + 1)))
+    assert f"more than {NAMES_MAX} types" in error_message(json.dumps(union(NAMES_MAX + 1)))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_type_without_a_namespace_cannot_be_named_from_within_one() -> None:
     assert '"namespace":""' in text_of(written)
     for name in ("F", ".F"):
         beside = {**written, "fields": [*written["fields"], {"name": "b", "type": name}]}
-        assert "is not defined" in refusal(json.dumps(beside))
+        assert "is not defined" in error_message(json.dumps(beside))
 
 
 ADDRESS = SchemaText('{"type":"record","name":"shop.Address","fields":[]}')
