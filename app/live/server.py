@@ -58,7 +58,8 @@ _JOINED_S: Final = 15.0
 """If there are more processes than partitions, some get none and are ready all the same."""
 
 _QUEUES_PER_TARGET: Final = 32
-"""Webhooks on one host that do not wait for each other's responses."""
+"""Webhooks on one host that use all their connections at once; beyond these, each has one of its
+own: see `request_slots`."""
 
 
 class _StoppedAtStart(Exception):

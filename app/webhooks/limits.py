@@ -7,8 +7,9 @@ from dataclasses import dataclass
 class SenderLimits:
     """Times in seconds, sizes in bytes.
 
-    `connect_s` (DNS, TCP and TLS) and `total_s` start when the attempt gets one of the
-    `connections_per_target`. Sizes are checked after each read.
+    `connect_s` (DNS, TCP and TLS) and `total_s` start when the attempt gets a slot. The URLs of one
+    scheme, host and port share `connections_per_target`, beyond which each URL has one connection.
+    Sizes are checked after each read.
     """
 
     connect_s: float = 10.0

@@ -7,6 +7,7 @@ from app.domain.delivery import NotSent
 from app.webhooks.dialer import DialFailed
 from app.webhooks.http_connection import HttpConnection, HttpResponse, NoResponse
 from app.webhooks.limits import SenderLimits
+from app.webhooks.request_slots import RequestSlots
 
 Dial = Callable[[], Awaitable[HttpConnection]]
 
@@ -22,16 +23,16 @@ def always() -> bool:
 
 
 class ConnectionPool:
-    """Sends requests to one origin; those above `connections_per_target` wait for a slot.
+    """Sends requests to one origin, each when it has a slot: see `request_slots`.
 
-    A slow receiver uses up its own pool only.
+    A slow receiver uses up its own pool only, and a slow URL at most the shared slots of its pool.
     """
 
     def __init__(self, dial: Dial, limits: SenderLimits) -> None:
         self._loop = asyncio.get_running_loop()
         self._dial = dial
         self._limits = limits
-        self._slots = asyncio.Semaphore(limits.connections_per_target)
+        self._slots = RequestSlots(limits.connections_per_target - 1)
         self._users = 0
         self._idle: list[HttpConnection] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -42,16 +43,24 @@ class ConnectionPool:
         return not self._users and not self._idle
 
     async def exchange(
-        self, request: bytes, may_start: MayStart = always, body_bytes_kept: int = 0
+        self, request: bytes, url: str, may_start: MayStart = always, body_bytes_kept: int = 0
     ) -> ExchangeResult:
-        """Send `request` and return the result, with a body of up to `body_bytes_kept`.
+        """Send `request` to `url` and return the result, with a body of up to `body_bytes_kept`.
 
         `may_start` is called after the waits for a slot and a connection.
         """
         self._users += 1
         try:
-            async with self._slots:
-                return await self._exchange(request, may_start, body_bytes_kept)
+            if not self._slots.try_acquire(url):
+                await self._slots.acquire(url)
+            is_answered = None
+            try:
+                result = await self._exchange(request, may_start, body_bytes_kept)
+                if not isinstance(result, NotSent):
+                    is_answered = isinstance(result, HttpResponse)
+                return result
+            finally:
+                self._slots.release(url, is_answered)
         finally:
             self._users -= 1
 

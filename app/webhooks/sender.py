@@ -21,7 +21,8 @@ from app.webhooks.request import HeaderRefused, encode_get, encode_post
 _POOLS_KEPT: Final = 256
 """Above this number, pools without a connection are deleted."""
 
-_URLS_KEPT: Final = 4096
+_URLS_KEPT: Final = 65_536
+"""Checked URLs that are kept, half a kilobyte each: a check takes as long as a signature."""
 
 _Decoder: Final = codecs.getincrementaldecoder("utf-8")
 
@@ -77,7 +78,7 @@ class WebhookSender:
             request = encode_post(checked, headers, body)
         except (UrlRefused, HeaderRefused) as refusal:
             return Unreachable(f"not sent: {refusal}")
-        result = await self._pool(checked.origin).exchange(request, may_start)
+        result = await self._pool(checked.origin).exchange(request, url, may_start)
         return _outcome(result, time.time())
 
     async def send_and_read(
@@ -93,7 +94,7 @@ class WebhookSender:
         except (UrlRefused, HeaderRefused) as refusal:
             return Unreachable(f"not sent: {refusal}"), None
         pool = self._pool(checked.origin)
-        result = await pool.exchange(request, body_bytes_kept=EXCERPT_BYTES)
+        result = await pool.exchange(request, url, body_bytes_kept=EXCERPT_BYTES)
         text = _text(result.excerpt) if isinstance(result, HttpResponse) else None
         return _outcome(result, time.time()), text
 
@@ -115,7 +116,8 @@ class WebhookSender:
             request = encode_get(checked, query, headers)
         except (UrlRefused, HeaderRefused) as refusal:
             return Unreachable(f"not sent: {refusal}"), None
-        result = await self._pool(checked.origin).exchange(request, body_bytes_kept=body_bytes_max)
+        pool = self._pool(checked.origin)
+        result = await pool.exchange(request, url, body_bytes_kept=body_bytes_max)
         body = result.body if isinstance(result, HttpResponse) else None
         return _outcome(result, time.time()), body
 

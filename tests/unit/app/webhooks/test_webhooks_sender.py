@@ -324,7 +324,7 @@ async def test_connections_to_one_target_are_limited() -> None:
         ScriptedPeer([[NO_CONTENT] * 40], lingers=True) as peer,
     ):
         outcomes = await asyncio.gather(
-            *(sender.send(f"{peer.url}/{n}", HEADERS, b"{}") for n in range(40))
+            *(sender.send(f"{peer.url}/hook", HEADERS, b"{}") for _ in range(40))
         )
         assert outcomes == [Delivered(204)] * 40
         assert peer.connections == 3
@@ -341,6 +341,30 @@ async def test_a_slow_receiver_does_not_block_others(receiver: WebhookReceiver) 
         assert fast == [Delivered(204)] * 50
         assert not any(attempt.done() for attempt in stuck)
         assert peer.connections == 2
+        for attempt in stuck:
+            attempt.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "urls", "in_flight", "connections"), [(256, 33, 8, 33 * 8), (3, 5, 4, 2 + 5)]
+)
+async def test_urls_that_hang_do_not_delay_others_on_their_host(
+    limit: int, urls: int, in_flight: int, connections: int
+) -> None:
+    script = [[b""]] * connections + [[NO_CONTENT] * 8]
+    async with (
+        sender_with(connections_per_target=limit) as sender,
+        ScriptedPeer(script, lingers=True) as peer,
+    ):
+        stuck = [
+            asyncio.create_task(sender.send(f"{peer.url}/{number % urls}", HEADERS, b"{}"))
+            for number in range(urls * in_flight)
+        ]
+        await until_async(lambda: peer.connections == connections, "the connections are made")
+        other = [sender.send(f"{peer.url}/other", HEADERS, b"{}") for _ in range(8)]
+        assert await asyncio.gather(*other) == [Delivered(204)] * 8
+        assert not any(attempt.done() for attempt in stuck)
         for attempt in stuck:
             attempt.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
