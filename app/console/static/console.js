@@ -47,13 +47,13 @@ function applyChange({ id, version, parts }) {
 }
 
 // Rows do not appear or disappear while the list is in use. When the number in the current tab
-// differs from the loaded one, a link offers a reload.
+// differs from the loaded one, a link offers a reload. The tab of jobs with failures has no number.
 const currentCount = document.querySelector(".tabs a[aria-current] [data-live]");
 const loadedCount = currentCount?.textContent;
 
 function updateReloadLink() {
   const link = document.querySelector("#newer a");
-  if (link) link.hidden = currentCount.textContent === loadedCount;
+  if (link) link.hidden = currentCount?.textContent === loadedCount;
 }
 
 function replacePart(part, markup) {

@@ -1,5 +1,6 @@
 """The list of jobs: live updates and bulk actions."""
 
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -35,9 +36,8 @@ def states(scene: ConsoleScene, jobs: list[Replay]) -> list[ReplayState]:
 
 def tab(page: Page, state: str) -> str:
     """Return the text of a state's tab, which ends with the number."""
-    return (
-        page.get_by_role("navigation", name="States").get_by_role("link", name=state).inner_text()
-    )
+    tabs = page.get_by_role("navigation", name="States")
+    return tabs.get_by_role("link", name=re.compile(rf"^{state} \d")).inner_text()
 
 
 @pytest.mark.parametrize("javascript", [True, False])
