@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from app.domain.secret_keys import InvalidSecretKeys, parse_secret_keys
 from app.variables import KAFKA_PREFIX, PREFIX
 
 DATABASE_SCHEMES: Final = ("sqlite", "mysql+pymysql")
@@ -78,6 +79,16 @@ def _check_database(url: str) -> str:
         "with @ and other marks of a password percent-encoded"
     )
     raise ValueError(f"{_variable('database')} {problem}; allowed is {allowed}")
+
+
+def _check_secret_key(text: str) -> str:
+    """Reject keys of another form; the message omits them."""
+    try:
+        if text:
+            parse_secret_keys(text)
+    except InvalidSecretKeys as error:
+        raise ValueError(f"{_variable('secret_key')} {error}") from None
+    return text
 
 
 def _check_networks(text: str, info: ValidationInfo) -> str:
@@ -166,6 +177,12 @@ class Settings(BaseModel):
     bootstrap_servers: Name = "127.0.0.1:9092"
     kafka_properties: Mapping[str, str] = Field(default={}, repr=False)  # they hold passwords
     """Properties for every Kafka client, such as those of TLS and SASL, by librdkafka's names."""
+    secret_key: Annotated[str, AfterValidator(_check_secret_key)] = Field(default="", repr=False)
+    """The keys that encrypt the secrets of webhooks, comma-separated; the first one encrypts."""
+    secret_key_file: str = ""
+    """A file with these keys, one per line.
+
+    The default for SQLite is `secret.key` next to the database."""
     host: Name = "127.0.0.1"
     port: Port = 8000
     broker_port: Port = 9092
@@ -336,6 +353,7 @@ class Settings(BaseModel):
             self._at_least("retry_cap_s", self.retry_base_s, "retry_base_s"),
             self._at_least("delivery_timeout_s", self.connect_timeout_s, "connect_timeout_s"),
             self._at_least("request_bytes_max", self.event_bytes_max, "event_bytes_max"),
+            self._two_sources_of_keys(),
             self._cluster_without_zookeeper(),
             self._ports_beyond_the_last(),
         ]
@@ -345,6 +363,14 @@ class Settings(BaseModel):
         if value >= lowest:
             return None
         return f"{_variable(name)} is {value}; allowed is {meaning} or more, {lowest:.12g}"
+
+    def _two_sources_of_keys(self) -> str | None:
+        if not (self.secret_key and self.secret_key_file):
+            return None
+        return (
+            f"{_variable('secret_key_file')} is {self.secret_key_file!r} and "
+            f"{_variable('secret_key')} is given, too; allowed is one of them"
+        )
 
     def _cluster_without_zookeeper(self) -> str | None:
         if self.brokers == 1 or self.zookeeper:

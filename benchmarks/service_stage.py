@@ -11,6 +11,7 @@ from app.domain.model import NewReplay, NewWebhook, Replay, Webhook
 from app.domain.states import TERMINAL, ReplayState
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store, migrate
+from app.store.secret_keys import new_secret_key
 from app.variables import PREFIX
 from app.webhooks.signing import new_secret
 from benchmarks.delivery_history import History, write_history
@@ -89,10 +90,11 @@ def service_stage(folder: Path, **settings: str) -> Iterator[ServiceStage]:
             bootstrap_servers=broker.bootstrap_servers,
             allow_private_targets="true",
             port="0",
+            secret_key=new_secret_key(),
             **settings,
         )
         _prepare(loaded)
-        with closing(Store.open(loaded.database)) as store:
+        with closing(Store.of(loaded)) as store:
             yield ServiceStage(broker, store, loaded)
 
 

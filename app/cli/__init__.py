@@ -58,6 +58,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "app.cli.grants:grants",
         "Create, list and delete the grants of an account.",
     ),
+    "secrets": LazyCommand(
+        "app.cli.secrets:secrets",
+        "Manage the keys that encrypt the secrets of webhooks.",
+    ),
     "keys": LazyCommand(
         "app.cli.keys:keys",
         "Create, list and revoke API keys.",

@@ -9,10 +9,14 @@ from logbroker.lazy_group import imports_without_gc
 @click.command()
 @setting_options(database="SQLAlchemy URL of the database.")
 def migrate(**overrides: str | None) -> None:
-    """Create or upgrade the database tables. Running it again has no effect."""
+    """Create or upgrade the database tables. Running it again has no effect.
+
+    Secrets of webhooks that a previous version stored as text are encrypted.
+    """
     with imports_without_gc():
         from app.store import StoreError
         from app.store import migrate as migrate_database
+        from app.store.stored_secrets import encrypt_text_secrets
         from logbroker.json_log import configure_logging
 
     # Migrations log what they change for the operator.
@@ -20,6 +24,9 @@ def migrate(**overrides: str | None) -> None:
     settings = load_settings(**overrides)
     try:
         migrate_database(settings.database)
+        encrypted = encrypt_text_secrets(settings)
     except StoreError as error:
         exit_with_error(str(error))
+    if encrypted:
+        click.echo(f"encrypted the secrets of {encrypted} webhooks", err=True)
     click.echo("the database is up to date", err=True)

@@ -10,6 +10,8 @@ from typing import Final, Self
 from app.cli.operator_key import ensure_operator_key
 from app.config import Settings, kafka_variable
 from app.store import migrate
+from app.store.secret_keys import load_secret_keys
+from app.store.stored_secrets import encrypt_text_secrets
 from app.variables import PREFIX
 from logbroker.embedded import ChildProcess, EmbeddedBroker
 
@@ -87,6 +89,9 @@ class LocalService:
         settings = self._settings
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         migrate(settings.database)
+        # With SQLite, the first start creates the key file.
+        load_secret_keys(settings)
+        encrypt_text_secrets(settings)
         self.operator_key = ensure_operator_key(settings)
         bootstrap = self._bootstrap_servers or self._start_brokers()
         environment = self._environment(bootstrap)

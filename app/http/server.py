@@ -1,6 +1,7 @@
 """The HTTP server process of the API and the console."""
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -14,8 +15,11 @@ from app.config import Settings
 from app.http.trusted_proxies import TrustedProxies
 from app.process import allow_many_connections
 from app.services.services import Services, open_services
+from app.store import SecretKeyMissing
 from logbroker.bounded_http import BoundedHttp
 from logbroker.json_log import configure_logging
+
+_log: Final = logging.getLogger("rewind.api")
 
 GRACE_S: Final = 10
 """How long requests may take to finish when the process stops."""
@@ -76,12 +80,15 @@ def server_of(application: ASGIApp, services: Services) -> ApiServer:
 
 
 def serve(settings: Settings, create_application: Callable[[Services], ASGIApp]) -> int:
-    """Serve an application until SIGINT or SIGTERM; the exit code: 1 if it cannot listen."""
+    """Serve an application until SIGINT or SIGTERM; the exit code: 1 if it cannot start."""
     configure_logging()
     try:
         asyncio.run(_serve(settings, create_application))
     except SystemExit:
         # Uvicorn has logged the reason, and uses another exit code.
+        return 1
+    except SecretKeyMissing as error:
+        _log.error("refused", extra={"reason": str(error)})
         return 1
     return 0
 

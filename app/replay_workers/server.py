@@ -41,7 +41,11 @@ def run(settings: Settings) -> int:
     configure_logging()
     allow_many_connections()
     collect_rarely()
-    store = Store.open(settings.database)
+    try:
+        store = Store.of(settings)
+    except StoreError as error:
+        _log.error("refused", extra={"reason": str(error)})
+        return 1
     try:
         store.check()
         asyncio.run(_serve(settings, store))

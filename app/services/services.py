@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Self
 
 from app.config import Settings
@@ -16,13 +17,14 @@ from app.log.history import LogHistory
 from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
+from app.process import on_own_thread
 from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
 from app.services.housekeeping import Housekeeping
 from app.services.limits import AccountSlots
 from app.services.metrics import ApiMetrics
 from app.services.progress_watch import ProgressWatch
 from app.services.verification import Verifier
-from app.store import Store
+from app.store import SecretKeyMissing, Store, StoreError
 from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -106,6 +108,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """The services of an API process, closed at the end.
 
     The database and the log may be down at the start: `Readiness` reports them.
+
+    Raises:
+        SecretKeyMissing: no key, or not all keys, of the secrets of webhooks are configured.
     """
     guard = Guard.of(settings)
     history = LogHistory(
@@ -116,7 +121,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         settings, topics_timeout_s=LOG_TIMEOUT_S, on_audit_dropped=metrics.audit_dropped.inc
     )
     limits = SenderLimits(connect_s=settings.connect_timeout_s, total_s=settings.delivery_timeout_s)
-    with closing(Store.open(settings.database)) as store:
+    with closing(Store.of(settings)) as store:
+        await on_own_thread(partial(_check_secret_keys, store))
         heartbeat = ProcessHeartbeat(
             store, ProcessKind.API, process_name(settings), settings.origin
         )
@@ -127,6 +133,20 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
                 Services.of(settings, store, publisher, history, guard, sender, metrics)
             ) as services:
                 yield services
+
+
+def _check_secret_keys(store: Store) -> None:
+    """Return if the secrets of webhooks are readable, or the database is not.
+
+    Raises:
+        SecretKeyMissing: they have keys that the store does not have.
+    """
+    try:
+        store.check()
+    except SecretKeyMissing:
+        raise
+    except StoreError as error:
+        _log.warning("not ready", extra={"cause": str(error)})
 
 
 async def _create_topics(publisher: EventPublisher) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.store.errors import StoreUnavailable
+from app.store.secret_keys import NO_KEYS, SecretKeys, option_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,8 +102,8 @@ class Database:
     Thread-safe: each call uses a connection of its own.
     """
 
-    def __init__(self, url: str) -> None:
-        self._engine = open_engine(url)
+    def __init__(self, url: str, keys: SecretKeys = NO_KEYS) -> None:
+        self._engine = open_engine(url).execution_options(**option_of(keys))
         self._writer = self._engine.execution_options(**{_WRITES: True})
         is_sqlite = self._engine.dialect.name == "sqlite"
         self._autocommit_writer = (

@@ -2,6 +2,8 @@
 
 StoreError
 ├── StoreUnavailable         retry later; the operator checks the database
+│   └── SecretUnreadable         the operator configures the key of the secret
+├── SecretKeyMissing         the operator configures the keys of the secrets
 ├── SchemaOutdated           the operator runs `rewind migrate`
 ├── SchemaUnknown            the operator runs the version that migrated the database
 ├── NotFound                 use an id that exists and is visible to the caller
@@ -34,6 +36,18 @@ class StoreError(Exception):
 
 class StoreUnavailable(StoreError):
     """The database is unreachable, or was busy for too long."""
+
+
+class SecretUnreadable(StoreUnavailable):
+    """A webhook's secret cannot be decrypted, so nothing can be signed for it."""
+
+    def __init__(self, webhook_id: str, reason: str) -> None:
+        super().__init__(f"secret of webhook {webhook_id!r} cannot be decrypted: {reason}")
+        self.webhook_id = webhook_id
+
+
+class SecretKeyMissing(StoreError):
+    """No key for the secrets of webhooks is configured, or not all that the database needs."""
 
 
 class SchemaOutdated(StoreError):

@@ -14,6 +14,7 @@ from app.store.grants import to_grant
 from app.store.owner_moves import cancel_active_replay
 from app.store.revisions import FORGOTTEN, ROUTING, count_up, get_revision, purge_deleted
 from app.store.rules import delete_rules_of, store_rule, to_rule
+from app.store.secret_keys import keys_of
 from app.store.tables import grants, rules, webhooks
 from app.store.webhooks import insert_webhook, mark_deleted, to_webhook
 
@@ -83,9 +84,11 @@ def routing_changes(connection: Connection, after: int) -> RoutingChanges:
     # Read last, so that it covers all rows that were purged before the queries above.
     if after < get_revision(connection, FORGOTTEN):
         return _whole_table(connection, 0)
+    keys = keys_of(connection)
+    present = (row for row in changed_webhooks if row.deleted_ms is None)
     return RoutingChanges(
         revision,
-        webhooks=tuple(to_webhook(row) for row in changed_webhooks if row.deleted_ms is None),
+        webhooks=tuple(to_webhook(row, keys) for row in present),
         gone_webhooks=tuple(row.id for row in changed_webhooks if row.deleted_ms is not None),
         rules=tuple(to_rule(row) for row in changed_rules if row.value is not None),
         gone_rules=tuple((row.webhook_id, row.name) for row in changed_rules if row.value is None),
@@ -98,12 +101,13 @@ def routing_changes(connection: Connection, after: int) -> RoutingChanges:
 
 def _whole_table(connection: Connection, revision: int) -> RoutingChanges:
     """All entries, including those of revision 0, which the previous version stored."""
+    keys = keys_of(connection)
     all_webhooks = connection.execute(select(webhooks).where(webhooks.c.deleted_ms.is_(None)))
     all_rules = connection.execute(select(rules).where(rules.c.value.is_not(None)))
     all_grants = connection.execute(select(grants).where(grants.c.value.is_not(None)))
     return RoutingChanges(
         revision,
-        webhooks=tuple(map(to_webhook, all_webhooks)),
+        webhooks=tuple(to_webhook(row, keys) for row in all_webhooks),
         rules=tuple(map(to_rule, all_rules)),
         grants=tuple(map(to_grant, all_grants)),
     )

@@ -6,6 +6,7 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
 
+from app.config import Settings
 from app.domain.model import Claim, Counts, Failure, Lease, Replay, ReplayNotice
 from app.domain.states import ReplayEvent
 from app.store import accounts as account_table
@@ -20,6 +21,7 @@ from app.store import (
     replay_filters,
     retention,
     routing,
+    secret_rotation,
     statistics,
 )
 from app.store import failures as failure_table
@@ -37,6 +39,7 @@ from app.store.claim_queue import WaitingAccount
 from app.store.engine import Database
 from app.store.errors import SchemaOutdated
 from app.store.schema import applied_revision
+from app.store.secret_keys import NO_KEYS, SecretKeys, load_secret_keys
 from app.store.tables import REVISION
 
 P = ParamSpec("P")
@@ -97,25 +100,59 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._has_checked_keys = False
 
     @classmethod
-    def open(cls, url: str) -> Self:
-        """A store on sqlite:///FILE or mysql+pymysql://..., which connects on first use."""
-        return cls(Database(url))
+    def open(cls, url: str, keys: SecretKeys = NO_KEYS) -> Self:
+        """A store on sqlite:///FILE or mysql+pymysql://..., which connects on first use.
+
+        Without keys it is for callers that do not use webhooks.
+        """
+        return cls(Database(url, keys))
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """A store on the database of the settings, which encrypts the secrets of webhooks.
+
+        Raises:
+            SecretKeyMissing: see `load_secret_keys`.
+        """
+        return cls.open(settings.database, load_secret_keys(settings))
 
     def close(self) -> None:
         """Close all connections of the pool."""
         self.database.close()
 
     def check(self) -> None:
-        """Return if the database answers and has the schema of this version.
+        """Return if the database answers, has the schema of this version, and secrets are readable.
 
         Raises:
             SchemaOutdated: it has another schema.
+            SecretKeyMissing: secrets of webhooks have keys that the store does not have.
         """
         found = self.database.read(applied_revision)
         if found != REVISION:
             raise SchemaOutdated(found, REVISION)
+        if not self._has_checked_keys:
+            # Once: it reads all webhooks.
+            self.database.read(secret_rotation.check_secret_keys)
+            self._has_checked_keys = True
+
+    def reencrypt_secrets(self, *, only_text: bool = False) -> int:
+        """Encrypt all secrets with the first key; returns how many webhooks were changed.
+
+        With `only_text`, only those that are stored as text; see `secret_rotation`.
+        """
+        total, after = 0, ""
+        while True:
+            count, last = self.database.write(
+                secret_rotation.reencrypt_secrets, after, only_text=only_text
+            )
+            if last is None:
+                return total
+            total, after = total + count, last
+
+    count_secrets_by_key = _reads(secret_rotation.count_secrets_by_key)
 
     create_account = _writes(account_table.create_account)
     account_named = _reads(account_table.find_account)

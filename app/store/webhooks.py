@@ -8,6 +8,7 @@ webhook's row until the commit; only `record_failing_since` does not change the 
 """
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
@@ -16,6 +17,7 @@ from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.pages import PAGE_LIMIT, Page, newest_first
 from app.store.revisions import count_up
+from app.store.secret_keys import SecretKeys, keys_of
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, exactly, new_id, now_ms
 from app.store.tables import webhooks
 
@@ -47,7 +49,7 @@ def insert_webhook(
             account_id=new.account_id,
             url=new.url,
             description=new.description,
-            secret=new.secret,
+            secret=keys_of(connection).encrypt(webhook_id, new.secret),
             validation=str(new.validation),
             status=str(WebhookStatus.PENDING),
             created_ms=now_ms(),
@@ -70,14 +72,14 @@ def get_webhook(
     row = connection.execute(select(webhooks).where(_is_webhook(webhook_id, of_account))).first()
     if row is None:
         raise WebhookNotFound(webhook_id)
-    return to_webhook(row)
+    return to_webhook(row, keys_of(connection))
 
 
 def lock_webhook(connection: Connection, webhook_id: str, of_account: str | None) -> Webhook | None:
     """The webhook, locked against deletion until the commit; None if it does not exist."""
     query = select(webhooks).where(_is_webhook(webhook_id, of_account)).with_for_update()
     row = connection.execute(query).first()
-    return None if row is None else to_webhook(row)
+    return None if row is None else to_webhook(row, keys_of(connection))
 
 
 def find_webhook_accounts(connection: Connection, webhook_ids: Collection[str]) -> dict[str, str]:
@@ -191,9 +193,10 @@ def rotate_secret(
     webhook = get_webhook(connection, webhook_id, of_account=of_account)
     if webhook.secret == secret:
         return webhook
+    keys = keys_of(connection)
     values = {
-        "secret": secret,
-        "previous_secret": webhook.secret if grace_ms else None,
+        "secret": keys.encrypt(webhook_id, secret),
+        "previous_secret": keys.encrypt(webhook_id, webhook.secret) if grace_ms else None,
         "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
     }
     return _update(connection, webhook_id, values, revision)
@@ -243,11 +246,17 @@ def list_webhooks(
     if status is not None:
         query = query.where(webhooks.c.status == str(status))
     order = (webhooks.c.created_ms, webhooks.c.id)
-    return newest_first(connection, query, order, cursor, limit, to_webhook)
+    to_item = partial(to_webhook, keys=keys_of(connection))
+    return newest_first(connection, query, order, cursor, limit, to_item)
 
 
-def to_webhook(row: Row[Any]) -> Webhook:
-    """The webhook of a row of the table."""
+def to_webhook(row: Row[Any], keys: SecretKeys) -> Webhook:
+    """The webhook of a row of the table, with its secrets decrypted.
+
+    Raises:
+        SecretUnreadable: see `SecretKeys.decrypt`.
+    """
+    previous = row.previous_secret
     return Webhook(
         id=row.id,
         account_id=row.account_id,
@@ -256,8 +265,8 @@ def to_webhook(row: Row[Any]) -> Webhook:
         validation=Validation(row.validation),
         status=WebhookStatus(row.status),
         status_reason=row.status_reason,
-        secret=row.secret,
-        previous_secret=row.previous_secret,
+        secret=keys.decrypt(row.id, row.secret),
+        previous_secret=None if previous is None else keys.decrypt(row.id, previous),
         previous_secret_until_ms=row.previous_secret_until_ms,
         validated_ms=row.validated_ms,
         failing_since_ms=row.failing_since_ms,

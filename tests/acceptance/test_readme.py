@@ -302,6 +302,8 @@ def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path
             line = line.replace("mysql+pymysql://USER:PASSWORD@HOST/rewind", database)
             return line.replace("KAFKA:9092", kafka.bootstrap_servers)
 
+        terminal.run(command("rewind secrets new-key"))
+        terminal.environment["REWIND_SECRET_KEY_FILE"] = str(terminal.folder / "secret.key")
         terminal.run(filled_in("rewind migrate"))
         api = terminal.serve(filled_in("rewind api"), "rewind api ready on ")
         worker = terminal.serve(filled_in("rewind worker"), "rewind worker ready")

@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -37,7 +38,9 @@ class Up(ServerProcess):
         self.folder = folder / "data"
         ports = ("--port", "0", "--broker-port", "0")
         command = ("-m", "app", "up", "--data-dir", str(self.folder), *ports, *options)
-        super().__init__(command, folder / f"{name}.log", {"REWIND_ALLOW_PRIVATE_TARGETS": "true"})
+        # Without a key of the tests, so that the first start creates one.
+        settings = {"REWIND_ALLOW_PRIVATE_TARGETS": "true", "REWIND_SECRET_KEY": ""}
+        super().__init__(command, folder / f"{name}.log", settings)
 
     def connect(self) -> httpx.Client:
         """Start the service. Returns a client of its API with the operator's key."""
@@ -93,6 +96,12 @@ def test_data_survives_a_restart(tmp_path: Path) -> None:
     in_east = ("--origin", "east")
     with ReceiverThread() as receiver, Up(tmp_path, options=in_east) as up, up.connect() as api:
         webhook = api.post("/webhooks", json={"url": receiver.url}).json()
+        with closing(sqlite3.connect(up.folder / "rewind.db")) as database:
+            (secret,) = database.execute("SELECT secret FROM webhooks").fetchone()
+        # The key is in a file of its own, not in the database.
+        assert secret.startswith("v1:")
+        key_text = (up.folder / "secret.key").read_text()
+        assert len(b64decode(key_text)) == 32
         # Other users must not read secrets and events.
         assert not [each for each in up.folder.rglob("*") if each.stat().st_mode & 0o077]
         event = {"id": "evt_1", "type": "made", "time": window["from"], "data": {}}
@@ -107,6 +116,7 @@ def test_data_survives_a_restart(tmp_path: Path) -> None:
         assert {each["origin"] for each in api.get("/processes").json()["items"]} == {"east"}
         assert up.stop(signal.SIGINT) == 0
         assert '"action": "createKey"' in up.output
+        assert key_text.strip() not in up.output
         key = (up.folder / "operator.key").read_text()
         assert key.strip() not in up.output
         with closing(sqlite3.connect(up.folder / "rewind.db")) as database:

@@ -20,7 +20,7 @@ from app.store.tables import console_sessions
 from tests.support.database.api_keys import issue_key
 from tests.support.database.mariadb import MariaDbServer
 from tests.support.database.migrated import make_migrated
-from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.server_process import SECRET_KEY, ServerProcess
 from tests.support.processes.tcp_proxy import TcpLink
 from tests.support.processes.waiting import DEADLINE_S
 
@@ -64,7 +64,11 @@ def test_a_database_that_hangs_is_reported_and_does_not_delay_the_shutdown(
     store.close()
     through = make_url(database).set(port=link.port).render_as_string(hide_password=False)
     settings = Settings(
-        data_dir=tmp_path, bootstrap_servers="127.0.0.1:1", database=through, port=0
+        data_dir=tmp_path,
+        bootstrap_servers="127.0.0.1:1",
+        database=through,
+        secret_key=SECRET_KEY,
+        port=0,
     )
     program = ["-c", PROGRAM, settings.model_dump_json()]
     with ServerProcess(program, tmp_path / "api.stderr") as api:

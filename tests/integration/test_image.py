@@ -18,6 +18,7 @@ from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, REPLAY_OUTCO
 from logbroker.cli import main as logbroker
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from spark_jobs.cli import main as rewind_jobs
+from tests.support.processes.server_process import SECRET_KEY
 from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.long
@@ -47,7 +48,7 @@ def composed(*profiles: str, **environment: str) -> "subprocess.CompletedProcess
 
 
 def services(profile: str) -> dict[str, Any]:
-    done = composed(profile, REWIND_DB_PASSWORD=PASSWORD)
+    done = composed(profile, REWIND_DB_PASSWORD=PASSWORD, REWIND_SECRET_KEY=SECRET_KEY)
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(done.stdout)["services"]
     return {
@@ -128,10 +129,13 @@ def test_the_pipeline_has_a_spark_and_loads_what_the_service_writes() -> None:
     assert "FROM source AS pipeline" in (ROOT / "Dockerfile").read_text()
 
 
-def test_no_password_is_chosen_for_the_operator() -> None:
-    done = composed("logbroker")
+def test_no_password_or_key_is_chosen_for_the_operator() -> None:
+    done = composed("logbroker", REWIND_SECRET_KEY=SECRET_KEY)
     assert done.returncode != 0
     assert "choose a password" in done.stderr
+    done = composed("logbroker", REWIND_DB_PASSWORD=PASSWORD)
+    assert done.returncode != 0
+    assert "openssl rand -base64 32" in done.stderr
 
 
 def test_each_command_and_each_setting_is_known() -> None:

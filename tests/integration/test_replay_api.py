@@ -406,6 +406,7 @@ def working(api: ApiProcess, folder: Path) -> Iterator[None]:
     """With a worker on the same database and log."""
     environment = {
         "REWIND_DATABASE": api.settings.database,
+        "REWIND_SECRET_KEY": api.settings.secret_key,
         "REWIND_BOOTSTRAP_SERVERS": api.settings.bootstrap_servers,
         "REWIND_ALLOW_PRIVATE_TARGETS": "true",
     }

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import pytest
 
 from tests.support.processes.fork_server import ForkedProcess, fork_server
 from tests.support.processes.waiting import DEADLINE_S, until
+
+SECRET_KEY: Final = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+"""The key of webhook secrets of all processes that are given none."""
 
 STDOUT = 1
 """The descriptor."""
@@ -48,7 +51,10 @@ class ServerProcess:
         self._command = [sys.executable, *arguments]
         self._folder: Path | None = None
         self._output_file = output
-        self._environment = {**os.environ, **(environment or {})}
+        given = environment or {}
+        has_key = {"REWIND_SECRET_KEY", "REWIND_SECRET_KEY_FILE"} & given.keys()
+        key = {} if has_key else {"REWIND_SECRET_KEY": SECRET_KEY}
+        self._environment = {**os.environ, **key, **given}
         self._stdout: int | None = None
         self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
@@ -167,6 +173,8 @@ class ShellProcess(ServerProcess):
         self, command: str, folder: Path, output: Path, environment: Mapping[str, str]
     ) -> None:
         super().__init__([], output, environment)
+        # As in a terminal, without a key of the tests.
+        self._environment = {**os.environ, **environment}
         # `exec` replaces the shell, so that signals reach the program.
         self._command = ["sh", "-c", f"exec {command}"]
         self._folder = folder

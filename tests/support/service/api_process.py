@@ -11,7 +11,7 @@ from app.domain.accounts import Scope
 from app.store import Store
 from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
-from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.server_process import SECRET_KEY, ServerProcess
 from tests.support.processes.waiting import DEADLINE_S
 
 PROGRAM = """
@@ -27,13 +27,13 @@ class ApiProcess:
     """An API on a free port. `store` opens its database. A context manager."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self.settings = settings.model_copy(update={"port": 0})
+        self.settings = settings.model_copy(update={"port": 0, "secret_key": SECRET_KEY})
         self._output_file = folder / "api.stderr"
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         make_migrated(self.settings.database)
-        self.store = self._open.enter_context(closing(Store.open(self.settings.database)))
+        self.store = self._open.enter_context(closing(Store.of(self.settings)))
         self.process = self._open.enter_context(
             ServerProcess(["-c", PROGRAM, self.settings.model_dump_json()], self._output_file)
         )

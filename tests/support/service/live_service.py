@@ -15,9 +15,9 @@ from app.domain.model import NewWebhook, Webhook
 from app.domain.rules import Rule
 from app.log.outcomes import DeliveryOutcome, decode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, ensure_topics
-from app.store import Store
 from app.webhooks.signing import new_secret
 from tests.support.database.migrated import make_migrated
+from tests.support.database.secret_keys import open_store
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.ports import free_port
 from tests.support.processes.server_process import ServerProcess
@@ -56,7 +56,7 @@ class LiveScene:
         self._database_url = database_url
         self.partitions = partitions
         self._processes: list[LiveProcess] = []
-        self.store = Store.open(database_url)
+        self.store = open_store(database_url)
 
     def __enter__(self) -> Self:
         return self
