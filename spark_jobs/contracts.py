@@ -55,6 +55,7 @@ DECODED: Final = StructType(
         column("key", BinaryType(), "Its key, byte for byte"),
         column("schemaId", IntegerType(), "Id of its Avro schema; null if it was JSON"),
         column("json", StringType(), "Its value as a JSON object; null if it has none"),
+        column("accountId", StringType(), "The account that it was published for; null if none"),
         column("date", DateType(), "The day of `timestamp`"),
     ]
 )

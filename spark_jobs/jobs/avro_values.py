@@ -98,10 +98,16 @@ class JsonConverter:
         return AvroDecoder(KnownSchemas(self._schemas))
 
     def __call__(
-        self, key: bytes | None, value: bytes | None, schema_id: int | None
-    ) -> tuple[bytes | None, int | None, str | None]:
-        """Key, schema id, and the value as JSON; raises UndecodableRecord."""
-        return key, schema_id, None if value is None else self._json(value, schema_id)
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        schema_id: int | None,
+        account_id: bytes | None,
+    ) -> tuple[bytes | None, int | None, str | None, str | None]:
+        """Key, schema id, the value as JSON, and the account; raises UndecodableRecord."""
+        text = None if value is None else self._json(value, schema_id)
+        account = None if account_id is None else account_id.decode("utf-8", "replace")
+        return key, schema_id, text, account
 
     def _json(self, value: bytes, schema_id: int | None) -> str:
         """The value as a JSON object.

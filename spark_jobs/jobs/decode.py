@@ -38,12 +38,20 @@ from spark_jobs.jobs.avro_values import SCHEMAS_MAX, JsonConverter, look_up_sche
 from spark_jobs.jobs.derived_tables import open_source, write_files
 from spark_jobs.jobs.execution import cached, raise_task_errors
 from spark_jobs.jobs.load_position import read_position, read_times, write_position
-from spark_jobs.jobs.parsing import parse_records, parsed_rows, quarantine_rows
+from spark_jobs.jobs.parsing import header, parse_records, parsed_rows, quarantine_rows
 from spark_jobs.tables import open_table
 
 KIND: Final = "decode"
 
-_FIELDS: Final = pa.schema([("key", pa.binary()), ("schemaId", pa.int32()), ("json", pa.string())])
+_FIELDS: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("schemaId", pa.int32()),
+        ("json", pa.string()),
+        ("accountId", pa.string()),
+    ]
+)
+_SOURCES: Final = ("key", "value", "schemaId", "account")
 
 
 class DecodeReport(NamedTuple):
@@ -148,9 +156,8 @@ class DecodeJob:
         with raise_task_errors():
             records = new_records(spark, source.table, source.head, source.loaded, decoded.seen)
             schemas = look_up_schemas(self.registry_url, _schema_ids(records))
-            parsed = parse_records(
-                records, ("key", "value", "schemaId"), _FIELDS, JsonConverter(schemas)
-            )
+            named = records.withColumn("account", header("account-id"))
+            parsed = parse_records(named, _SOURCES, _FIELDS, JsonConverter(schemas))
             with cached(parsed):
                 _, unread = quarantine.add_rows(quarantine_rows(parsed), QUARANTINE, source)
                 rows = parsed_rows(parsed).withColumn("date", sql.to_date("timestamp"))

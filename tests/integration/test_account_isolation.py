@@ -146,6 +146,25 @@ def test_a_second_account_finds_nothing_of_the_first(
     # Deliveries are in the log before the position of their event is committed.
     assert mine.id not in {record.key for record in scene.read(DELIVERY_LOG)}
     assert receiver.taken == []
+    check_messages(scene, webhook.account_id)
+
+
+def check_messages(scene: ConsoleScene, account_id: str) -> None:
+    """Check that operators see the account of an event, in the API and in the console."""
+    key = scene.key()
+    with httpx.Client(base_url=scene.origin, timeout=DEADLINE_S) as operator:
+        bearer = {"authorization": f"Bearer {key}"}
+        answer = operator.get("/log/topics/events/messages", headers=bearer)
+        found = [
+            header["value"]["text"]
+            for message in answer.json()["items"]
+            for header in message["headers"]
+            if header["name"] == "account-id"
+        ]
+        assert found == [account_id]
+        assert operator.post("/console/sign-in", data={"key": key}).status_code == 303
+        page = operator.get("/console/log/topics/events/messages").text
+        assert f"account-id: {account_id}" in page
 
 
 def state_of(scene: ConsoleScene, private: Private) -> list[object]:

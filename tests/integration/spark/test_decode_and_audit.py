@@ -100,6 +100,10 @@ class Night:
         rows = read_table(self.spark, self.tables["decoded"], DECODED).collect()
         return Counter(row.json for row in rows)
 
+    def accounts(self) -> Counter[str | None]:
+        rows = read_table(self.spark, self.tables["decoded"], DECODED).collect()
+        return Counter(row.accountId for row in rows)
+
     def reasons(self) -> list[str]:
         rows = read_table(self.spark, self.tables["quarantine"], QUARANTINE)
         return sorted(row.reason for row in rows.collect())
@@ -119,7 +123,8 @@ def test_new_records_are_decoded_and_lost_ones_found(
     bad = [b"\0\0\0\x03\xe7\x02a", framed(first, FIRST, {"user": "x"}) + b"more", b"\xff", b"[]"]
 
     with AuditedProducer(servers, server="web-1") as producer:
-        producer.send("events", of_yesterday([*old, b'{"user": "json"}'])).result()
+        for_account = NewMessage(b'{"user": "json"}', [("account-id", b"acc_1")], NOON_MS)
+        producer.send("events", [*of_yesterday(old), for_account]).result()
     # Four are deleted before they are loaded.
     deleted = admin.delete_records([TopicPartition("events", 0, 4)])
     for done in deleted.values():
@@ -141,6 +146,7 @@ def test_new_records_are_decoded_and_lost_ones_found(
     decoded = Counter(f'{{"user":"{n}"}}' for n in range(4, 20))
     decoded.update(['{"user": "json"}', *[f'{{"user":"{n}","muted":true}}' for n in range(5)] * 2])
     assert night.json_values() == decoded
+    assert night.accounts() == {None: 26, "acc_1": 1}
     reasons = night.reasons()
     assert [reason.partition(":")[0] for reason in reasons] == [
         "neither Avro nor JSON",

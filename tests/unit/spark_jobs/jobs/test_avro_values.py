@@ -16,9 +16,9 @@ VALUES = JsonConverter({1: FoundSchema(json.dumps(SCHEMA), ()), 2: MissingSchema
 
 def test_avro_is_converted_by_its_schema_and_json_is_unchanged() -> None:
     values = pickle.loads(pickle.dumps(VALUES))
-    assert values(b"k", AVRO, 1) == (b"k", 1, '{"user":"ab"}')
-    assert values(None, b'{"user": "ab"} ', None) == (None, None, '{"user": "ab"} ')
-    assert values(b"k", None, None) == (b"k", None, None)
+    assert values(b"k", AVRO, 1, b"acc_1") == (b"k", 1, '{"user":"ab"}', "acc_1")
+    assert values(None, b'{"user": "ab"} ', None, None) == (None, None, '{"user": "ab"} ', None)
+    assert values(b"k", None, None, None) == (b"k", None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_avro_is_converted_by_its_schema_and_json_is_unchanged() -> None:
 )
 def test_other_values_have_a_reason(value: bytes, schema_id: int | None, reason: str) -> None:
     with pytest.raises(UndecodableRecord) as raised:
-        VALUES(b"k", value, schema_id)
+        VALUES(b"k", value, schema_id, None)
     assert reason in raised.value.reason

@@ -151,6 +151,10 @@ def test_a_recreated_topic_loses_its_earlier_coverage() -> None:
         ([("event-id", b"evt_1"), ("audit", b"\0")], [("event-id", b"evt_1")]),
         ([("a", None), ("event-id", b"")], [("a", None), ("event-id", b"delivery_log-3-17")]),
         ([("event-id", b"a\nb"), ("a", b"b")], [("a", b"b"), ("event-id", b"delivery_log-3-17")]),
+        (
+            [("event-id", b"evt_1"), ("account-id", b"acc_1")],
+            [("event-id", b"evt_1"), ("account-id", b"acc_1")],
+        ),
         # The last header of a name counts.
         ([("event-id", b"x"), ("event-id", None)], [("event-id", b"delivery_log-3-17")]),
         ([], [("event-id", b"delivery_log-3-17")]),
