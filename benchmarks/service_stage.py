@@ -1,17 +1,23 @@
 """A broker and a migrated database, on which processes of the service can be started."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sqlalchemy import Connection, insert, select
+
 from app.config import Settings
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook
+from app.domain.rules import DEFAULT_RULE, Rule
 from app.domain.states import TERMINAL, ReplayState
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store, migrate
-from app.store.secret_keys import new_secret_key
+from app.store.rule_kinds import digest_of_kind
+from app.store.secret_keys import keys_of, new_secret_key
+from app.store.tables import rules, webhooks
 from app.variables import PREFIX
 from app.webhooks.signing import new_secret
 from benchmarks.delivery_history import History, write_history
@@ -37,6 +43,11 @@ class ServiceStage(NamedTuple):
         """Create an enabled webhook at `url`, without verification."""
         webhook = self.store.create_webhook(NewWebhook(url, "bench", new_secret()))
         return self.store.enable_webhook(webhook.id, url)
+
+    def many_webhooks(self, url: str, kinds: Sequence[str]) -> None:
+        """Create an enabled webhook at a path of `url` for each event type, in one transaction."""
+        template = self.enabled_webhook(url)
+        self.store.database.write(_copy_webhook, template, kinds)
 
     def webhooks_in_separate_partitions(self, urls: Sequence[str]) -> list[Webhook]:
         """Create a webhook for each URL, each in a different partition."""
@@ -77,6 +88,37 @@ class ServiceStage(NamedTuple):
     def process(self, name: str) -> AbstractContextManager[RunningProcess]:
         """Run `rewind NAME`; its output is printed if the benchmark fails."""
         return running_process(["-m", "app", name], _READY_LINES[name], _environment(self.settings))
+
+
+def _copy_webhook(connection: Connection, template: Webhook, kinds: Sequence[str]) -> None:
+    """Insert a copy of a webhook with a rule for each event type."""
+    (row,) = connection.execute(select(webhooks).where(webhooks.c.id == template.id)).mappings()
+    copies = {f"wh_bench{number:016d}": kind for number, kind in enumerate(kinds)}
+    connection.execute(
+        insert(webhooks),
+        [
+            {
+                **row,
+                "id": key,
+                "url": f"{template.url}/{kind}",
+                "secret": keys_of(connection).encrypt(key, template.secret),
+            }
+            for key, kind in copies.items()
+        ],
+    )
+    connection.execute(
+        insert(rules),
+        [
+            {
+                "webhook_id": key,
+                "name": DEFAULT_RULE,
+                "value": json.dumps({"eventTypes": [kind], "where": {}}),
+                "kind": digest_of_kind(Rule(key, DEFAULT_RULE, (kind,))),
+                "revision": row["revision"],
+            }
+            for key, kind in copies.items()
+        ],
+    )
 
 
 @contextmanager
