@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from app.domain.windows import format_time
+from app.domain.windows import TIME_ALLOWED, format_time
 from app.http.problems import field_errors
 from app.http.request_bodies import Time
 from app.log.event import NewEvent
@@ -41,7 +41,9 @@ class IncomingEvent(BaseModel):
         description="The same for every delivery of the event; visible ASCII without full stops."
     )
     type: Annotated[str, Field(pattern=_TYPE)] = Field(description="Such as `follow.created`.")
-    time_ms: Time = Field(alias="time")
+    time_ms: Time | None = Field(
+        None, alias="time", description=f"When it happened: {TIME_ALLOWED}. Default: now."
+    )
     webhook_id: str | None = Field(None, alias="webhookId", min_length=1, max_length=256)
     account_id: str | None = Field(
         None,
@@ -113,8 +115,9 @@ def _records(events: Sequence[IncomingEvent], limits: EventLimits, root: str) ->
 
 
 def _record(event: IncomingEvent, path: str, limits: EventLimits) -> NewEvent | FieldError:
-    time = format_time(event.time_ms)
-    if not limits.oldest_ms <= event.time_ms <= limits.newest_ms:
+    time_ms = limits.now_ms if event.time_ms is None else event.time_ms
+    time = format_time(time_ms)
+    if not limits.oldest_ms <= time_ms <= limits.newest_ms:
         return FieldError(path + "time", time, limits.times_allowed)
     content = {"id": event.id, "type": event.type, "time": time, "data": event.data}
     try:
@@ -123,7 +126,7 @@ def _record(event: IncomingEvent, path: str, limits: EventLimits) -> NewEvent | 
         return FieldError(path + "data", None, "JSON numbers, without NaN and Infinity")
     if len(body) > limits.event_bytes_max:
         return FieldError(path + "data", f"{len(body)} bytes", limits.size_allowed)
-    return NewEvent(event.webhook_id, event.id, event.type, event.time_ms, body, event.account_id)
+    return NewEvent(event.webhook_id, event.id, event.type, time_ms, body, event.account_id)
 
 
 def _check_number(count: int, limits: EventLimits) -> None:

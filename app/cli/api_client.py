@@ -28,9 +28,11 @@ class ApiClient:
     Every method raises ApiError for a problem document (RFC 9457) and for a connection error.
     """
 
-    def __init__(self, url: str, key: str) -> None:
-        """Use an API key, or none if `key` is empty."""
+    def __init__(self, url: str, key: str, if_unauthorized: str = "") -> None:
+        """Use an API key, or none if `key` is empty; `if_unauthorized` says how to give one."""
         import httpx
+
+        self._if_unauthorized = if_unauthorized
 
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers)
@@ -41,7 +43,8 @@ class ApiClient:
 
         Ends the process if the key is malformed.
         """
-        return cls(settings.api_url, _read_key(settings))
+        key = _read_key(settings)
+        return cls(settings.api_url, key, _way_out(settings, key))
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +112,8 @@ class ApiClient:
             raise ApiError(f"{self._client.base_url} does not answer: {error}") from error
         # Redirects are errors: the API has none.
         if not response.is_success:
-            raise ApiError(_problem_text(response))
+            way_out = self._if_unauthorized if response.status_code == 401 else ""
+            raise ApiError(_problem_text(response) + way_out)
         return self._parse(response)
 
     def _parse(self, response: "httpx.Response") -> dict[str, Any]:
@@ -131,6 +135,21 @@ def _read_key(settings: "Settings") -> str:
     if not (key.isascii() and key.isprintable()) or " " in key:
         exit_with_error(f"malformed API key in {PREFIX}API_KEY or {FILE_NAME}")
     return key
+
+
+def _way_out(settings: "Settings", key: str) -> str:
+    """Where `key` was found, and how to give another one, for a key that the API rejects."""
+    file = settings.data_dir / FILE_NAME
+    if settings.api_key:
+        source = f"the key is that of {PREFIX}API_KEY or --api-key"
+    elif key:
+        source = f"the key is that of {file}"
+    else:
+        source = f"no key found: {file} is missing or not readable"
+    return (
+        f"\n{source}; name the data directory of `rewind up` with --data-dir, or set "
+        f"{PREFIX}API_KEY to a key of `rewind keys create`"
+    )
 
 
 def _problem_text(response: "httpx.Response") -> str:

@@ -21,8 +21,9 @@ BATCH_BYTES: Final = 2**20
 def publish(file: BinaryIO, **overrides: str | None) -> None:
     """Publish the events of FILE.
 
-    FILE has one JSON object per line; `-` is standard input. An event is {"id", "type", "time",
-    "webhookId"?, "data": {...}}. Prints the number of events that the log acknowledged.
+    FILE has one JSON object per line; `-` is standard input. An event is {"id", "type", "time"?,
+    "webhookId"?, "data": {...}}; without a time it happened now. Prints the number of events that
+    the log acknowledged.
     """
     settings = load_settings(**overrides)
     accepted = 0

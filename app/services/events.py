@@ -29,6 +29,8 @@ class EventLimits:
     newest_ms: int
     event_bytes_max: int
     events_max: int
+    now_ms: int
+    """The time of events that name none."""
 
     @classmethod
     def of(cls, settings: Settings, now_ms: int) -> Self:
@@ -38,6 +40,7 @@ class EventLimits:
             newest_ms=now_ms + AHEAD_MS_MAX,
             event_bytes_max=settings.event_bytes_max,
             events_max=settings.events_per_request_max,
+            now_ms=now_ms,
         )
 
     @property

@@ -153,6 +153,12 @@ _BLOCKS_V6: Final = (
     _block("fec0::/10", "site-local"),
     _block("ff00::/8", "multicast"),
 )
+_HTTP_SETTING: Final = " (http: if the operator sets REWIND_ALLOW_HTTP_TARGETS=true)"
+_PRIVATE_SETTINGS: Final = (
+    " (private ones: if the operator lists them in REWIND_ALLOWED_NETWORKS, or sets "
+    "REWIND_ALLOW_PRIVATE_TARGETS=true)"
+)
+
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 _LOCALHOST: Final[tuple[Address, ...]] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
@@ -197,7 +203,9 @@ class Guard:
         address = _without_zone(ip_address(address))
         kind = self._refused_kind(address)
         if kind is not None:
-            raise AddressRefused(address, kind, self._addresses_allowed())
+            block = _block_of(address)
+            is_private = address not in _METADATA and block is not None and block.is_private
+            raise AddressRefused(address, kind, self._addresses_allowed(is_private))
 
     def _refused_kind(self, address: Address) -> str | None:
         """The kind of `address` if it is not allowed, else None."""
@@ -216,15 +224,18 @@ class Guard:
     def _is_listed(self, address: Address) -> bool:
         return any(address in network for network in self.networks)
 
-    def _addresses_allowed(self) -> str:
+    def _addresses_allowed(self, is_private: bool) -> str:
         # Without the networks: owners of webhooks must not learn them.
         listed = ", or one in a network that the operator lists" if self.networks else ""
-        return f"a public{' or private' if self.allow_private else ''} address{listed}"
+        if self.allow_private:
+            return f"a public or private address{listed}"
+        return f"a public address{listed}{_PRIVATE_SETTINGS if is_private else ''}"
 
     def _scheme(self, parts: SplitResult) -> str:
         allowed = ("https", "http") if self.allow_private or self.allow_http else ("https",)
         if parts.scheme not in allowed:
-            raise UrlRefused("url scheme", parts.scheme, " or ".join(allowed))
+            setting = _HTTP_SETTING if parts.scheme == "http" else ""
+            raise UrlRefused("url scheme", parts.scheme, " or ".join(allowed) + setting)
         return parts.scheme
 
     def _host(self, parts: SplitResult) -> str:
@@ -243,7 +254,9 @@ class Guard:
         name = _ascii_name(host)
         is_local = name == "localhost" or name.endswith(".localhost")
         if is_local and all(map(self._refused_kind, _LOCALHOST)):
-            raise UrlRefused("url host", host, f"a name or {self._addresses_allowed()}")
+            raise UrlRefused(
+                "url host", host, f"a name or {self._addresses_allowed(is_private=True)}"
+            )
         return name
 
 

@@ -179,9 +179,12 @@ def test_using_it(terminal: Terminal) -> None:
     assert webhook["secret"].startswith("whsec_")
 
     start_ms = time.time_ns() // 1_000_000 - 2 * EVENTS * 1000 - MINUTE_MS
-    (terminal.folder / "events.jsonl").write_text(events(range(EVENTS), start_ms))
+    (first_event,) = re.findall(r"```json\n(.*)\n```\n\n```sh\nrewind publish", README)
+    first_events = f"{first_event}\n{events(range(EVENTS), start_ms)}"
+    (terminal.folder / "events.jsonl").write_text(first_events)
     publish = command("rewind publish events.jsonl")
-    assert terminal.run(publish).stdout.split() == [str(EVENTS)]
+    assert terminal.run(publish).stdout.split() == [str(EVENTS + 1)]
+    until(lambda: "evt_first" in heard.read_text().split(), "the README's event came")
     until(lambda: missing(range(EVENTS), heard) == [], "all events came")
     assert listener.stop(signal.SIGINT) == 0
 

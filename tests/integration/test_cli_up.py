@@ -157,6 +157,22 @@ def test_a_command_with_the_same_data_directory_needs_no_key(running: Up, tmp_pa
     assert (published.returncode, published.stdout) == (0, "1\n"), published.stderr
 
 
+@SHARES_SERVICE
+def test_a_command_without_a_key_says_how_to_give_one(running: Up, tmp_path: Path) -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "app", "replays", "list", "--api-url", running.url],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert listed.returncode == 1
+    assert "no key found: .rewind/operator.key is missing" in listed.stderr
+    assert "--data-dir" in listed.stderr
+    assert "REWIND_API_KEY" in listed.stderr
+
+
 def _running_processes(api: httpx.Client) -> list[str]:
     return [each["kind"] for each in api.get("/processes").json()["items"]]
 

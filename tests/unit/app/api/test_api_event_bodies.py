@@ -15,7 +15,9 @@ from app.services.errors import RequestRefused
 from app.services.events import EventLimits
 
 NOW_MS = parse_time("2026-11-21T08:00:00Z")
-RULES = EventLimits(NOW_MS - 1_000, NOW_MS + 1_000, event_bytes_max=400, events_max=3)
+RULES = EventLimits(
+    NOW_MS - 1_000, NOW_MS + 1_000, event_bytes_max=400, events_max=3, now_ms=NOW_MS
+)
 
 
 def event(**changes: Any) -> dict[str, Any]:
@@ -171,3 +173,9 @@ def test_arbitrary_bytes_never_crash_the_parser(body: bytes) -> None:
     for read in (read_json, read_ndjson):
         with contextlib.suppress(RequestRefused):
             assert read(body, RULES) == []
+
+
+def test_an_event_without_a_time_happened_now() -> None:
+    (event,) = read_json(b'{"id": "evt_1", "type": "made", "data": {}}', RULES)
+    assert event.time_ms == NOW_MS
+    assert json.loads(event.body)["time"] == format_time(NOW_MS)

@@ -5,6 +5,11 @@ from app.webhooks.signing import new_secret
 
 OLD_SECRET = new_secret()
 
+HTTP_REFUSED = (
+    "url scheme is 'http'; allowed is https (http: if the operator sets "
+    "REWIND_ALLOW_HTTP_TARGETS=true)"
+)
+
 
 def webhook_at(url: str, validation: Validation, *, old_until_ms: int = 0) -> Webhook:
     """A webhook whose secret replaced `OLD_SECRET`, which signs until `old_until_ms`."""

@@ -340,3 +340,23 @@ def test_no_url_injects_text_into_a_request(prefix: str, rest: str) -> None:
     assert len(lines) == 5
     assert lines[0].count(b" ") == 2
     assert lines[1] == b"host: " + target.origin.header.encode()
+
+
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [
+        ("http://example.com/", ["REWIND_ALLOW_HTTP_TARGETS"]),
+        ("https://10.0.0.1/", ["REWIND_ALLOW_PRIVATE_TARGETS", "REWIND_ALLOWED_NETWORKS"]),
+        ("https://localhost/", ["REWIND_ALLOW_PRIVATE_TARGETS", "REWIND_ALLOWED_NETWORKS"]),
+        ("https://169.254.169.254/", []),
+        ("https://0.0.0.0/", []),
+        ("ftp://example.com/", []),
+    ],
+)
+def test_a_refused_url_names_the_settings_that_would_allow_it(
+    url: str, settings: list[str]
+) -> None:
+    with pytest.raises(UrlRefused) as refusal:
+        PUBLIC.check_url(url)
+    assert [name for name in settings if name in refusal.value.allowed] == settings
+    assert ("REWIND_" in refusal.value.allowed) == bool(settings)

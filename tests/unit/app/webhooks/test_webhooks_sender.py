@@ -14,6 +14,7 @@ from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from tests.support.processes.waiting import until_async
 from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
+from tests.unit.app.webhooks.stored_webhook import HTTP_REFUSED
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +95,7 @@ async def test_a_name_that_does_not_resolve_is_unreachable(sender: WebhookSender
 async def test_a_url_that_the_guard_refuses_is_not_sent() -> None:
     async with WebhookSender(Guard()) as sender:
         outcome = await sender.send("http://127.0.0.1:1/", HEADERS, b"{}")
-    assert outcome == Unreachable("not sent: url scheme is 'http'; allowed is https")
+    assert outcome == Unreachable(f"not sent: {HTTP_REFUSED}")
 
 
 async def test_a_header_that_would_inject_another_is_not_sent(
