@@ -1,5 +1,6 @@
 """A broker that runs as a child process of the program that needs it."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -9,6 +10,25 @@ from typing import IO, Final
 
 STOP_S: Final = 30.0
 """How long to wait for a child to stop before it is killed."""
+
+_INHERITED: Final = frozenset(
+    ("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+)
+_INHERITED_PREFIXES: Final = ("COVERAGE_", "KRB5", "LC_", "MALLOC_", "PYTHON", "SSL_CERT_")
+"""What Python, OpenSSL, Kerberos and the C library read; measuring coverage in tests, too."""
+
+
+def inherited_environment(environ: Mapping[str, str], *prefixes: str) -> dict[str, str]:
+    """The variables of `environ` that every program needs, and those with one of `prefixes`.
+
+    Others may hold secrets of other programs.
+    """
+    allowed = (*_INHERITED_PREFIXES, *prefixes)
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in _INHERITED or name.startswith(allowed)
+    }
 
 
 class ChildDidNotStart(Exception):
@@ -30,7 +50,12 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         write_line: Callable[[str], object] = sys.stderr.write,
     ) -> None:
-        """Prepare to run `python ARGUMENTS`, whose ready line starts with `ready_prefix`."""
+        """Prepare to run `python ARGUMENTS`, whose ready line starts with `ready_prefix`.
+
+        `environment` is the child's whole environment; None is what every program needs.
+        """
+        if environment is None:
+            environment = inherited_environment(os.environ)
         self._arguments = arguments
         self._ready_prefix = ready_prefix
         self._environment = environment
@@ -119,7 +144,10 @@ class ChildProcess:
 
 
 class EmbeddedBroker(ChildProcess):
-    """`logbroker serve` as a child process; with port 0 the system chooses a port."""
+    """`logbroker serve` as a child process; with port 0 the system chooses a port.
+
+    Without `environment` it gets the `LOGBROKER_*` variables of this process.
+    """
 
     def __init__(
         self,
@@ -132,6 +160,8 @@ class EmbeddedBroker(ChildProcess):
     ) -> None:
         self.bootstrap_servers = ""
         listen = f"127.0.0.1:{port}"
+        if environment is None:
+            environment = inherited_environment(os.environ, "LOGBROKER_")
         super().__init__(
             [
                 *("-m", "logbroker", "serve", "--listen", listen, "--data-dir", str(data_dir)),

@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -80,3 +81,5 @@ def main() -> None:
     """Replay-as-a-service over a log: deliver missed webhooks again."""
     # A garbage collection at exit takes a fifth of a short command's time.
     atexit.register(gc.freeze)
+    # Databases and logs contain secrets and payloads; their folder may be readable for everyone.
+    os.umask(0o077)

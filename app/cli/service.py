@@ -13,7 +13,7 @@ from app.store import migrate
 from app.store.secret_keys import load_secret_keys
 from app.store.stored_secrets import encrypt_text_secrets
 from app.variables import PREFIX
-from logbroker.embedded import ChildProcess, EmbeddedBroker
+from logbroker.embedded import ChildProcess, EmbeddedBroker, inherited_environment
 
 POLL_S: Final = 0.2
 
@@ -94,13 +94,14 @@ class LocalService:
         encrypt_text_secrets(settings)
         self.operator_key = ensure_operator_key(settings)
         bootstrap = self._bootstrap_servers or self._start_brokers()
-        environment = self._environment(bootstrap)
+        environment = self._environment(bootstrap, "api_key")
         api = ChildProcess(["-m", "app", "api"], "rewind api ready on ", environment, self._hear)
         self._children["rewind api"] = api
         self.api_url = api.start()
         live = ChildProcess(["-m", "app", "live"], "rewind live ready", environment, self._hear)
         self._children["rewind live"] = live
         live.start()
+        environment = self._environment(bootstrap, "api_key", "schema_registry")
         worker = ChildProcess(
             ["-m", "app", "worker"], "rewind worker ready", environment, self._hear
         )
@@ -128,19 +129,24 @@ class LocalService:
         """Start the broker of an index, and wait until it is ready. Returns its address."""
         first_port = self._settings.broker_port
         port = first_port + index if first_port else 0
-        environment = BROKER_DEFAULTS | dict(os.environ)
+        environment = BROKER_DEFAULTS | inherited_environment(os.environ, "LOGBROKER_")
         broker = EmbeddedBroker(
             data_dir, port, options=options, environment=environment, write_line=self._hear
         )
         self._children[name] = broker
         return broker.start()
 
-    def _environment(self, bootstrap_servers: str) -> dict[str, str]:
-        """Return a child's environment with all settings. Arguments would be visible in `ps`."""
+    def _environment(self, bootstrap_servers: str, *unneeded: str) -> dict[str, str]:
+        """Return a child's environment with its settings. Arguments would be visible in `ps`.
+
+        Children send no requests to the API, and only API and live path read the schema registry.
+        """
         given = self._settings.model_dump() | {"bootstrap_servers": bootstrap_servers}
         properties = given.pop("kafka_properties")
+        for name in unneeded:
+            del given[name]
         return (
-            dict(os.environ)
+            inherited_environment(os.environ)
             | {f"{PREFIX}{name.upper()}": str(value) for name, value in given.items()}
             | {kafka_variable(name): value for name, value in properties.items()}
         )

@@ -47,8 +47,6 @@ def up(**overrides: str | None) -> None:
     settings = load_settings(**overrides)
     given = overrides["bootstrap_servers"] or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
     signal.signal(signal.SIGTERM, _raise_terminated)
-    # Database and log contain secrets and payloads; the directory may be world-readable.
-    os.umask(0o077)
     # Audit log lines are JSON, as in the servers.
     configure_logging()
     try:

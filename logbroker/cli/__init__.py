@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -51,3 +52,5 @@ def main() -> None:
     """A log broker that speaks the Apache Kafka protocol and keeps its disk format."""
     # The final garbage collection would take a fifth of a short command's time.
     atexit.register(gc.freeze)
+    # Databases and logs contain secrets and payloads; their folder may be readable for everyone.
+    os.umask(0o077)

@@ -1,5 +1,6 @@
 """Start, stop and restart: stored data, rejected starts and recovery metrics."""
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -194,3 +195,18 @@ def test_an_embedded_broker_says_why_it_did_not_start(tmp_path: Path) -> None:
         with pytest.raises(ChildDidNotStart, match=str(tmp_path / "log")):
             second.start()
         assert second.exit_code == 1
+
+
+def test_other_users_cannot_read_the_files_of_a_broker(tmp_path: Path) -> None:
+    previous = os.umask(0o022)
+    try:
+        with BrokerProcess(tmp_path / "log").serve() as broker:
+            broker.make_topic("events")
+            with RawConnection(broker.bootstrap_servers) as connection:
+                connection.produce("events", batch_of(b"one"), acks=ACKS_LEADER)
+                assert connection.produced()[1:] == (0, 0)
+            created = [tmp_path / "log", *(tmp_path / "log").rglob("*")]
+            assert len(created) > 3
+            assert [path for path in created if path.stat().st_mode & 0o077] == []
+    finally:
+        os.umask(previous)

@@ -38,9 +38,14 @@ class Up(ServerProcess):
         self.folder = folder / "data"
         ports = ("--port", "0", "--broker-port", "0")
         command = ("-m", "app", "up", "--data-dir", str(self.folder), *ports, *options)
-        # Without a key of the tests, so that the first start creates one.
-        settings = {"REWIND_ALLOW_PRIVATE_TARGETS": "true", "REWIND_SECRET_KEY": ""}
-        super().__init__(command, folder / f"{name}.log", settings)
+        environment = {
+            "REWIND_ALLOW_PRIVATE_TARGETS": "true",
+            # Without a key of the tests, so that the first start creates one.
+            "REWIND_SECRET_KEY": "",
+            "REWIND_API_KEY": "rwk_of_a_command",
+            "UNRELATED_PASSWORD": "of another program",
+        }
+        super().__init__(command, folder / f"{name}.log", environment)
 
     def connect(self) -> httpx.Client:
         """Start the service. Returns a client of its API with the operator's key."""
@@ -155,6 +160,28 @@ def test_a_command_with_the_same_data_directory_needs_no_key(running: Up, tmp_pa
         check=False,
     )
     assert (published.returncode, published.stdout) == (0, "1\n"), published.stderr
+
+
+@SHARES_SERVICE
+def test_no_process_inherits_what_it_does_not_need(running: Up) -> None:
+    environments = {_command(pid): _environment(pid) for pid in running.children()}
+    assert environments.keys() == {"serve", "api", "live", "worker"}
+    for name, environment in environments.items():
+        assert not {"UNRELATED_PASSWORD", "REWIND_API_KEY"} & environment.keys()
+        assert ("REWIND_DATABASE" in environment) == (name != "serve")
+        assert ("REWIND_SCHEMA_REGISTRY" in environment) == (name in ("api", "live"))
+        assert "PATH" in environment
+
+
+def _command(pid: int) -> str:
+    """Return the command of a child, the argument after the name of its program."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[3]
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with."""
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if entry)
 
 
 @SHARES_SERVICE
