@@ -224,7 +224,7 @@ def pause_replay(
 ) -> ReplayDocument:
     """Pause a replay. Its worker stops within two seconds, and stores the checkpoint."""
     replay = services.store.pause_replay(
-        replay_id, of_account=caller.account_filter, actor=caller.id
+        replay_id, of_account=caller.account_filter, actor=caller.actor
     )
     return ReplayDocument.of(replay, now_ms())
 
@@ -239,7 +239,7 @@ def resume_replay(
 ) -> ReplayDocument:
     """Resume a PAUSED or FAILED replay at its checkpoint, as soon as a worker is free."""
     replay = services.store.resume_replay(
-        replay_id, of_account=caller.account_filter, actor=caller.id
+        replay_id, of_account=caller.account_filter, actor=caller.actor
     )
     return ReplayDocument.of(replay, now_ms())
 
@@ -254,6 +254,6 @@ def cancel_replay(
 ) -> ReplayDocument:
     """Cancel a replay. Its worker stops within two seconds; events sent by then are delivered."""
     replay = services.store.cancel_replay(
-        replay_id, of_account=caller.account_filter, actor=caller.id
+        replay_id, of_account=caller.account_filter, actor=caller.actor
     )
     return ReplayDocument.of(replay, now_ms())

@@ -133,7 +133,7 @@ async def update_webhook(
 )
 def delete_webhook(webhook_id: str, services: ServicesDependency, caller: CallerDependency) -> None:
     """Delete a webhook and its secret; its active replay is cancelled."""
-    services.store.delete_webhook(webhook_id, of_account=caller.account_filter, actor=caller.id)
+    services.store.delete_webhook(webhook_id, of_account=caller.account_filter, actor=caller.actor)
 
 
 @router.post(

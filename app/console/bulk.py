@@ -209,7 +209,7 @@ def _mover(store: Store, action: BulkAction, caller: ApiKey) -> _MoveReplays:
         BulkAction.RESUME: store.resume_replays,
         BulkAction.CANCEL: store.cancel_replays,
     }[action]
-    return lambda ids: move(ids, of_account=caller.account_filter, actor=caller.id)
+    return lambda ids: move(ids, of_account=caller.account_filter, actor=caller.actor)
 
 
 async def _retry_replays(

@@ -179,7 +179,7 @@ async def _move(
 ) -> Response:
     key, status, code = viewer.key, 303, verb
     try:
-        await run_in_threadpool(move, replay_id, of_account=key.account_filter, actor=key.id)
+        await run_in_threadpool(move, replay_id, of_account=key.account_filter, actor=key.actor)
     except IllegalMove:
         status, code = _CONFLICT, "state-changed"
     except ActiveReplayExists:

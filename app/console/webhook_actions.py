@@ -218,7 +218,7 @@ async def delete(
     """Delete a webhook and its secret, and cancel its active replay."""
     key = viewer.key
     await run_in_threadpool(
-        services.store.delete_webhook, webhook_id, of_account=key.account_filter, actor=key.id
+        services.store.delete_webhook, webhook_id, of_account=key.account_filter, actor=key.actor
     )
     log_change(request, key, "deleteWebhook", webhook_id, 303)
     return RedirectResponse(f"{WEBHOOKS}?{flash_query('webhook-delete')}", 303)

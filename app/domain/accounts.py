@@ -12,6 +12,10 @@ DEFAULT_ACCOUNT_NAME: Final = "default"
 ACCOUNT_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}"
 
 
+OPERATOR_ACTOR: Final = "operator"
+"""The author of an operator's changes, whichever key was used."""
+
+
 class Scope(StrEnum):
     """What a key gives access to."""
 
@@ -45,6 +49,14 @@ class ApiKey:
     created_ms: int
     revoked_ms: int | None
     is_read_only: bool = False
+
+    @property
+    def actor(self) -> str:
+        """The author of its changes in the history of a replay, which developers may read.
+
+        Ids of operators' keys are in the audit log alone.
+        """
+        return OPERATOR_ACTOR if self.scope is Scope.OPERATOR else self.id
 
     @property
     def account_filter(self) -> str | None:

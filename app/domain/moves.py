@@ -26,9 +26,9 @@ class MoveEvent(StrEnum):
 class Move:
     """One entry of a replay's history.
 
-    `state` is the new state, `lease_epoch` the number of claims so far. `actor` is a worker or the
-    id of an API key; None if unknown. `reason` says what a released replay waits for, why it
-    failed, or which worker's lease had expired before a takeover.
+    `state` is the new state, `lease_epoch` the number of claims so far. `actor` is a worker, the id
+    of a developer's API key, or `operator`; None if unknown. `reason` says what a released replay
+    waits for, why it failed, or which worker's lease had expired before a takeover.
     """
 
     event: MoveEvent

@@ -30,9 +30,9 @@ class ProcessKind(StrEnum):
 class Process:
     """A process that has sent heartbeats and has not ended normally.
 
-    `name` is HOST:PID; a worker's is the one in its replays. `origin` is its data centre.
-    `started_ms` is by the clock of its machine, `heartbeat_ms` by the database's. `silent_ms` is
-    the time since the last heartbeat.
+    `name` is HOST:PID; a worker's is HOST:PID:ID, and `worker-ID` in its replays. `origin` is its
+    data centre. `started_ms` is by the clock of its machine, `heartbeat_ms` by the database's.
+    `silent_ms` is the time since the last heartbeat.
     """
 
     kind: ProcessKind

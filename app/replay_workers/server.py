@@ -90,11 +90,10 @@ async def _serve(settings: Settings, store: Store) -> None:
 
 
 def _heartbeat(worker: ReplayWorker, settings: Settings, store: Store) -> ProcessHeartbeat:
-    # The name under which its replays are stored.
     return ProcessHeartbeat(
         store,
         ProcessKind.WORKER,
-        worker.name,
+        worker.process_name,
         settings.origin,
         lambda: {
             "jobs": worker.running - worker.waiting,

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from app.replay_workers.job import ReplayJob
 from app.replay_workers.lease_keeper import boot_clock_s
 from app.replay_workers.notifier import Notifier
 from app.store import StoreUnavailable
+from app.store.process_heartbeat import process_name
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,8 +35,10 @@ class ReplayWorker:
 
     def __init__(self, dependencies: WorkerDependencies) -> None:
         settings = dependencies.settings
-        # Unique per process, also on one host and after a restart.
-        self.name = f"{settings.server}:{os.getpid()}:{token_hex(3)}"
+        # Unique per process, also on one host and after a restart. Developers see it.
+        worker_id = token_hex(4)
+        self.name = f"worker-{worker_id}"
+        self.process_name = f"{process_name(settings)}:{worker_id}"
         self._dependencies = dependencies
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0

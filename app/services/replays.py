@@ -65,7 +65,7 @@ async def create_replay(
             new,
             idempotency,
             of_account=caller.account_filter,
-            actor=caller.id,
+            actor=caller.actor,
         )
     )
     return replay

@@ -58,7 +58,7 @@ def record_restore(
     # The offsets of a repeated request may be deleted by now, which is no error.
     if replay.offsets != offsets:
         _check_offsets(services, replay, offsets)
-    return services.store.record_restore(replay_id, offsets, actor=caller.id)
+    return services.store.record_restore(replay_id, offsets, actor=caller.actor)
 
 
 def record_missing(services: Services, caller: ApiKey, replay_id: str, missing: str) -> Replay:
@@ -69,7 +69,7 @@ def record_missing(services: Services, caller: ApiKey, replay_id: str, missing: 
         ReplayNotFound, NothingToRestore.
     """
     _replay_of_here(services, replay_id)
-    return services.store.record_missing_records(replay_id, missing, actor=caller.id)
+    return services.store.record_missing_records(replay_id, missing, actor=caller.actor)
 
 
 def _replay_of_here(services: Services, replay_id: str) -> Replay:

@@ -47,7 +47,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0011"
+REVISION: Final = "0012"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -312,7 +312,7 @@ replay_moves: Final = Table(
     # The state and the lease epoch after the event.
     Column("state", String(16), nullable=False),
     Column("lease_epoch", Integer, nullable=False),
-    # The worker, or the id of the API key; NULL if unknown.
+    # The worker, the id of a developer's API key, or `operator`; NULL if unknown.
     Column("actor", Text),
     Column("reason", Text),
     Column("at_ms", BigInteger, nullable=False),
@@ -348,7 +348,7 @@ console_sessions: Final = Table(
 processes: Final = Table(
     "processes",
     metadata,
-    # "api", "live" or "worker"; the name is HOST:PID.
+    # "api", "live" or "worker"; the name is HOST:PID, a worker's HOST:PID:ID.
     Column("kind", String(16), primary_key=True),
     Column("name", String(255), primary_key=True),
     Column("origin", String(ORIGIN_CHARS_MAX), nullable=False),

@@ -138,7 +138,7 @@ class ProcessDocument(Document):
     model_config = example(
         {
             "kind": "worker",
-            "name": "east-1:4711:5d0c9a",
+            "name": "east-1:4711:5d0c9a31",
             "origin": "local",
             "details": {"jobs": 3, "jobsMax": 4},
             "startedAt": "2026-11-21T08:00:00.000Z",
@@ -149,7 +149,9 @@ class ProcessDocument(Document):
     )
 
     kind: ProcessKind
-    name: str = Field(description="HOST:PID:ID; a replay's `worker` is such a name.")
+    name: str = Field(
+        description="HOST:PID; for a worker HOST:PID:ID, and `worker-ID` in its replays."
+    )
     origin: str = Field(description="The data centre that it runs in.")
     details: dict[str, int] = Field(description="Figures that depend on the kind.")
     started_at: Moment

@@ -182,7 +182,7 @@ class ReplayDocument(Document):
             "startedAt": "2026-11-21T08:10:00.150Z",
             "heartbeatAt": "2026-11-21T08:10:02.000Z",
             "finishedAt": None,
-            "worker": "replayer-1:4711",
+            "worker": "worker-5d0c9a31",
             "leaseEpoch": 1,
             "claimsInVain": 0,
             "error": None,
@@ -356,8 +356,8 @@ class MoveDocument(Document):
             "event": "take over",
             "state": "ONGOING",
             "leaseEpoch": 2,
-            "actor": "replayer-2:4711:0a1b2c",
-            "reason": "no heartbeat from replayer-1:4711:3d4e5f",
+            "actor": "worker-5d0c9a31",
+            "reason": "no heartbeat from worker-3d4e5f02",
             "at": "2026-11-21T08:10:17.000Z",
         }
     )
@@ -365,7 +365,9 @@ class MoveDocument(Document):
     event: MoveEvent
     state: ReplayState = Field(description="The new state.")
     lease_epoch: int = Field(description="The number of claims by then.")
-    actor: str | None = Field(description="The worker, or the id of the API key.")
+    actor: str | None = Field(
+        description="The worker, the id of a developer's API key, or `operator`."
+    )
     reason: str | None = Field(
         description="What a released replay waits for, why it failed, or which worker was taken "
         "over; in words."

@@ -31,6 +31,14 @@ OLD_REPLAY = text(
     " claimable_ms, delivered, duplicates, failed, created_ms)"
     " VALUES (:id, :webhook_id, :webhook_id, 1, 2, 'OPEN', 0, 1000, 0, 0, 0, 1000)"
 )
+A_KEY = text(
+    "INSERT INTO api_keys (id, account_id, scope, description, digest, created_ms)"
+    " VALUES (:id, :account, :scope, '', :digest, 1000)"
+)
+A_MOVE = text(
+    "INSERT INTO replay_moves (replay_id, event, state, lease_epoch, actor, reason, at_ms)"
+    " VALUES (:replay, :event, 'ONGOING', 1, :actor, :reason, 1000)"
+)
 
 
 class Killed(Exception):
@@ -166,6 +174,37 @@ def test_the_routing_table_includes_webhooks_of_the_previous_version(
     changes = store.routing_changes(0)
     assert [webhook.id for webhook in changes.webhooks] == [webhook_id]
     assert store.routing_changes(changes.revision).webhooks == ()
+    store.close()
+
+
+def test_histories_lose_names_of_machines_and_operators_keys(
+    empty_database_url: str, engine: Engine
+) -> None:
+    migrate_to(empty_database_url, "0011")
+    _, replay_id = insert_old(engine, 1)
+    entries = [
+        ("create", "key_1", None),
+        ("pause", "key_2", None),
+        ("claim", "replayer-1:4711:3d4e5f", None),
+        ("take over", "replayer-2:4711:0a1b2c", "no heartbeat from replayer-1:4711:3d4e5f"),
+    ]
+    with engine.execution_options(rewind_writes=True).begin() as connection:
+        for key_id, scope in (("key_1", "developer"), ("key_2", "operator")):
+            key = {"id": key_id, "scope": scope, "account": DEFAULT_ACCOUNT, "digest": key_id}
+            connection.execute(A_KEY, key)
+        for move, actor, reason in entries:
+            values = {"replay": replay_id, "event": move, "actor": actor, "reason": reason}
+            connection.execute(A_MOVE, values)
+        connection.execute(text("UPDATE replays SET worker = 'host:1:2', state = 'COMPLETED'"))
+    migrate(empty_database_url)
+    store = Store.open(empty_database_url)
+    assert [(move.actor, move.reason) for move in store.moves(replay_id)] == [
+        ("key_1", None),
+        ("operator", None),
+        ("worker", None),
+        ("worker", "no heartbeat from a worker"),
+    ]
+    assert store.replay(replay_id).worker == "worker"
     store.close()
 
 
