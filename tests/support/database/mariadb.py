@@ -46,11 +46,17 @@ class MariaDbServer:
         self._folder = folder
         # A socket's path is limited to 107 characters, so it is relative to the data folder.
         folder.mkdir(parents=True, exist_ok=True)
+        self._temporary_folder.mkdir(exist_ok=True)
         if not (folder / "mysql").exists():
             self._install()
         self.port = self.port or free_port()
         self._process = self._launch()
         self._wait_until_ready()
+
+    @property
+    def _temporary_folder(self) -> Path:
+        # In a shared folder, files of a killed server would collide with those of a later one.
+        return self._folder.with_name(f"{self._folder.name}-tmp")
 
     def _install(self) -> None:
         subprocess.run(
@@ -58,6 +64,7 @@ class MariaDbServer:
                 find_program("mariadb-install-db") or "mariadb-install-db",
                 "--no-defaults",
                 f"--datadir={self._folder}",
+                f"--tmpdir={self._temporary_folder}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--innodb-log-file-size=8M",
@@ -72,6 +79,7 @@ class MariaDbServer:
             find_program("mariadbd") or "mariadbd",
             "--no-defaults",
             f"--datadir={self._folder}",
+            f"--tmpdir={self._temporary_folder}",
             "--socket=s.sock",
             "--pid-file=pid",
             "--bind-address=127.0.0.1",
