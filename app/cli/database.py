@@ -37,13 +37,16 @@ account_option = click.option(
 
 @contextmanager
 def open_store(overrides: dict[str, str | None]) -> "Iterator[Store]":
-    """Yield the store of the settings. Ends the process on an error."""
+    """Yield the store of the settings, for commands that do not use the secrets of webhooks.
+
+    Ends the process on an error.
+    """
     with imports_without_gc():
         from app.store import Store, StoreError
 
     store = Store.open(load_settings(**overrides).database)
     try:
-        store.check()
+        store.check_schema()
         yield store
     except StoreError as error:
         exit_with_error(str(error))

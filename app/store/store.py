@@ -123,16 +123,24 @@ class Store:
         """Close all connections of the pool."""
         self.database.close()
 
+    def check_schema(self) -> None:
+        """Return if the database answers and has the schema of this version.
+
+        Raises:
+            SchemaOutdated: it has another schema.
+        """
+        found = self.database.read(applied_revision)
+        if found != REVISION:
+            raise SchemaOutdated(found, REVISION)
+
     def check(self) -> None:
-        """Return if the database answers, has the schema of this version, and secrets are readable.
+        """Return if the database has the schema of this version, and secrets are readable.
 
         Raises:
             SchemaOutdated: it has another schema.
             SecretKeyMissing: secrets of webhooks have keys that the store does not have.
         """
-        found = self.database.read(applied_revision)
-        if found != REVISION:
-            raise SchemaOutdated(found, REVISION)
+        self.check_schema()
         if not self._has_checked_keys:
             # Once: it reads all webhooks.
             self.database.read(secret_rotation.check_secret_keys)

@@ -110,3 +110,14 @@ def test_two_sources_of_keys_are_rejected(url: str) -> None:
     assert refused.exit_code == 2
     assert "REWIND_SECRET_KEY_FILE is '/keys' and REWIND_SECRET_KEY is given" in refused.stderr
     assert keys_text(OLD) not in refused.stderr
+
+
+def test_commands_that_use_no_secret_need_no_key(url: str) -> None:
+    create(url, SecretKeys([OLD]))
+    for command in (
+        ("accounts", "create", "acme"),
+        ("keys", "create", "--account", "acme"),
+        ("grants", "list", "--account", "acme"),
+    ):
+        result = run(*command, "--database", url)
+        assert result.exit_code == 0, result.stderr
