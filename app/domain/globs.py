@@ -1,7 +1,7 @@
 """Globs of event types: `*` matches any characters, `?` one; there are no other wildcards."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -89,13 +89,15 @@ class GlobIndex:
         if text in self._literals:
             yield text
         for length in self._prefix_lengths:
-            for glob in self._by_prefix.get(text[:length], ()):
-                if _matches(glob, text):
-                    yield glob
+            if length <= len(text):
+                yield from _matching(self._by_prefix.get(text[:length], ()), text)
         for length in self._suffix_lengths:
-            for glob in self._by_suffix.get(text[-length:], ()):
-                if _matches(glob, text):
-                    yield glob
+            if length <= len(text):
+                yield from _matching(self._by_suffix.get(text[-length:], ()), text)
+
+
+def _matching(globs: Iterable[str], text: str) -> Iterator[str]:
+    return (glob for glob in globs if _matches(glob, text))
 
 
 def _literal_ends(glob: str) -> tuple[str, str]:

@@ -436,6 +436,7 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "logbroker audit": test_two_data_centres_audit_and_avro,
     "logbroker registry": test_two_data_centres_audit_and_avro,
     "rewind up": test_two_data_centres_audit_and_avro,
+    "rewind secrets new-key": test_beyond_one_machine,
     "rewind migrate": test_beyond_one_machine,
     "rewind api": test_beyond_one_machine,
     "rewind worker": test_beyond_one_machine,

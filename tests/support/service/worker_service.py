@@ -158,8 +158,10 @@ class Stage:
 
     def holder(self, replay_id: str) -> ServerProcess:
         """Return the worker that runs a replay."""
-        name = self.job(replay_id)["worker"]
-        return next(worker for worker in self.workers if f":{worker.pid}:" in name)
+        worker_id = self.job(replay_id)["worker"].removeprefix("worker-")
+        names = [each["name"] for each in self.api.get("/processes").json()["items"]]
+        (pid,) = [name.split(":")[-2] for name in names if name.endswith(f":{worker_id}")]
+        return next(worker for worker in self.workers if worker.pid == int(pid))
 
     def pause(self, worker: ServerProcess) -> None:
         """Pause a worker outside of transactions: other workers would wait for its locks."""
