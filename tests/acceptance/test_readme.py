@@ -306,7 +306,9 @@ def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path
             return line.replace("KAFKA:9092", kafka.bootstrap_servers)
 
         terminal.run(command("rewind secrets new-key"))
-        terminal.environment["REWIND_SECRET_KEY_FILE"] = str(terminal.folder / "secret.key")
+        export = command("export REWIND_SECRET_KEY_FILE")
+        file = terminal.run(f"{export}; printenv REWIND_SECRET_KEY_FILE").stdout.strip()
+        terminal.environment["REWIND_SECRET_KEY_FILE"] = file
         terminal.run(filled_in("rewind migrate"))
         api = terminal.serve(filled_in("rewind api"), "rewind api ready on ")
         worker = terminal.serve(filled_in("rewind worker"), "rewind worker ready")
@@ -437,6 +439,7 @@ RUN_BY: dict[str, Callable[..., None]] = {
     "logbroker registry": test_two_data_centres_audit_and_avro,
     "rewind up": test_two_data_centres_audit_and_avro,
     "rewind secrets new-key": test_beyond_one_machine,
+    "export REWIND_SECRET_KEY_FILE": test_beyond_one_machine,
     "rewind migrate": test_beyond_one_machine,
     "rewind api": test_beyond_one_machine,
     "rewind worker": test_beyond_one_machine,

@@ -17,6 +17,7 @@ from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.processes.waiting import until
 from tests.support.service.data_centres import LATENESS_MS, DataCentre, Row, TwoDataCentres
 from tests.support.service.live_service import LogRecord, now_ms
+from tests.support.service.worker_service import worker_pid
 
 pytestmark = pytest.mark.long
 
@@ -195,8 +196,8 @@ def lose(centres: TwoDataCentres, platform: Platform) -> str:
     replay_id = a.ask_replay(webhookId=webhook_id, maxInFlight=1, **window)
     until(lambda: platform.taken(webhook_id, replay_id), "it has begun")
     other = b.finished(b.ask_replay(webhookId=platform.webhooks[0], **window))
-    assert f":{a.worker.pid}:" in b.job(replay_id)["worker"]
-    assert f":{b.worker.pid}:" in other["worker"]
+    assert worker_pid(b.api, b.job(replay_id)["worker"]) == a.worker.pid
+    assert worker_pid(b.api, other["worker"]) == b.worker.pid
     a.take_no_more()
     until(lambda: centres.is_level, "the mirrors have caught up")
     centres.lose_a()

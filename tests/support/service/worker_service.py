@@ -45,6 +45,14 @@ TERMINAL = ("COMPLETED", "FAILED", "CANCELLED")
 Job = dict[str, Any]
 
 
+def worker_pid(api: httpx.Client, name: str) -> int:
+    """Return the process id of a worker, which has another name in replays than as a process."""
+    worker_id = name.removeprefix("worker-")
+    processes = [each["name"] for each in api.get("/processes").json()["items"]]
+    (process,) = [each for each in processes if each.endswith(f":{worker_id}")]
+    return int(process.split(":")[-2])
+
+
 class Stage:
     """Log, API, database, and a webhook with published events. A context manager.
 
@@ -158,10 +166,8 @@ class Stage:
 
     def holder(self, replay_id: str) -> ServerProcess:
         """Return the worker that runs a replay."""
-        worker_id = self.job(replay_id)["worker"].removeprefix("worker-")
-        names = [each["name"] for each in self.api.get("/processes").json()["items"]]
-        (pid,) = [name.split(":")[-2] for name in names if name.endswith(f":{worker_id}")]
-        return next(worker for worker in self.workers if worker.pid == int(pid))
+        pid = worker_pid(self.api, self.job(replay_id)["worker"])
+        return next(worker for worker in self.workers if worker.pid == pid)
 
     def pause(self, worker: ServerProcess) -> None:
         """Pause a worker outside of transactions: other workers would wait for its locks."""
