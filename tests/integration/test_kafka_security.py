@@ -170,7 +170,7 @@ def test_the_rights_on_the_page_are_all_that_the_service_needs(
     database = f"sqlite:///{tmp_path}/rewind.db"
     make_migrated(database)
     with closing(Store.open(database)) as store:
-        _, key = issue_key(store, "platform", Scope.OPERATOR, "")
+        _, key = issue_key(store, "default", Scope.OPERATOR, "")
     environment = variables(certificate, PASSWORDS[user], user)
     environment |= {
         "REWIND_DATABASE": database,

@@ -227,7 +227,7 @@ class TwoDataCentres:
     def _open(self) -> None:
         migrate(self._database_url)
         with closing(Store.open(self._database_url)) as store:
-            _, key = issue_key(store, "platform", Scope.OPERATOR, "")
+            _, key = issue_key(store, "default", Scope.OPERATOR, "")
         centres = (self.a, self.b)
         for each in centres:
             each.launch()
