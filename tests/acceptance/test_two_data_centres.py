@@ -262,9 +262,12 @@ def check_replays(platform: Platform, b: DataCentre, old_ms: int, old: Sequence[
     logged = b.read(DELIVERY_LOG)
     whole = {"from": format_time(old_ms), "to": format_time(now_ms())}
     late = {"from": format_time(old_ms), "to": format_time(old_ms + 1)}
+    first, second = platform.webhooks
+    # `lose` has replayed all events of the first one at b.
+    missed = {first: Counter[str](), second: platform.missed(second)}
     for request, bound in (
+        (whole | {"only": "failed"}, missed),
         (whole, platform.expected),
-        (whole | {"only": "failed"}, {each: platform.missed(each) for each in platform.webhooks}),
         (
             late,
             {each: set(old).intersection(platform.expected[each]) for each in platform.webhooks},
