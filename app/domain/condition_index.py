@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
+from app.domain.event_values import comparable_value
 from app.domain.rules import Scalar
 
 Conditions = tuple[tuple[str, Scalar], ...]
 """Paths such as "data.userId" with the values that they must have."""
 
-_TRUE, _FALSE, _NULL = object(), object(), object()
 _ABSENT: Final = object()
 """The value of a path without a scalar; no condition requires it."""
 
@@ -111,7 +111,7 @@ class ConditionIndex:
                     if path.members:
                         pending.append((path.members, value))
                 elif path.uses and not isinstance(value, list):
-                    values[path] = _comparable(value)
+                    values[path] = comparable_value(value)
                     if path.tables:
                         firsts.append(path)
         return values, firsts
@@ -119,7 +119,7 @@ class ConditionIndex:
     def _place(self, conditions: Conditions) -> tuple[tuple[_Path, ...], object]:
         by_path = sorted(dict(conditions).items())
         paths = tuple(self._path(path) for path, _ in by_path)
-        values = tuple(_comparable(value) for _, value in by_path)
+        values = tuple(comparable_value(value) for _, value in by_path)
         return paths, values[0] if len(values) == 1 else values
 
     def _path(self, text: str) -> _Path:
@@ -138,12 +138,3 @@ def _remove_unused(path: _Path) -> None:
     while path.parent is not None and not (path.uses or path.members):
         del path.parent.members[path.step]
         path = path.parent
-
-
-def _comparable(value: Scalar) -> object:
-    """A value that compares as JSON does: in Python, True equals 1 and False equals 0."""
-    if value is True:
-        return _TRUE
-    if value is False:
-        return _FALSE
-    return _NULL if value is None else value

@@ -5,12 +5,11 @@ the values that they require. The cost of an event depends on the kinds of grant
 that are asked for, not on the number of grants or accounts.
 """
 
-import json
 from typing import Any, Final
 
+from app.domain.event_values import comparable_value, parse_body
 from app.domain.globs import glob_matches
 from app.domain.grants import Grant
-from app.domain.rules import Scalar
 
 Paths = tuple[str, ...]
 Values = tuple[object, ...]
@@ -19,8 +18,6 @@ _Globs = dict[str, int]
 
 _MISSING: Final = object()
 """Stands for a path without a scalar; unequal to every value of a grant."""
-
-_TRUE, _FALSE = object(), object()
 
 
 class EventBody:
@@ -36,7 +33,7 @@ class EventBody:
         found = self._values.get(paths)
         if found is None:
             if self._event is _MISSING:
-                self._event = _parse(self._body)
+                self._event = parse_body(self._body)
             found = self._values[paths] = tuple(_value_at(self._event, path) for path in paths)
         return found
 
@@ -135,16 +132,7 @@ def _remove_globs(globs: _Globs, grant: Grant) -> None:
 def _conditions(grant: Grant) -> tuple[Paths, Values]:
     conditions = sorted(dict(grant.where).items())
     paths = tuple(path for path, _ in conditions)
-    return paths, tuple(_comparable(value) for _, value in conditions)
-
-
-def _comparable(value: Scalar) -> object:
-    """A value that compares as JSON does: in Python, True equals 1 and False equals 0."""
-    if value is True:
-        return _TRUE
-    if value is False:
-        return _FALSE
-    return value
+    return paths, tuple(comparable_value(value) for _, value in conditions)
 
 
 def _value_at(event: object, path: str) -> object:
@@ -154,11 +142,4 @@ def _value_at(event: object, path: str) -> object:
         event = event.get(step, _MISSING)
     if isinstance(event, dict | list):
         return _MISSING
-    return _comparable(event)  # type: ignore[arg-type]  # neither dict nor list, so a scalar
-
-
-def _parse(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+    return comparable_value(event)  # type: ignore[arg-type]  # neither dict nor list, so a scalar

@@ -5,11 +5,11 @@ for it. Rules with conditions are found by the values in the event: see `conditi
 cost of an event depends on the rules that match it, not on the number of rules.
 """
 
-import json
 from bisect import bisect_left
-from typing import Any, Final
+from typing import Final
 
 from app.domain.condition_index import ConditionIndex, Owners
+from app.domain.event_values import parse_body
 from app.domain.globs import GlobIndex
 from app.domain.rules import Rule
 
@@ -133,7 +133,7 @@ class RuleIndex:
         if matches is None or matches.version != self._version:
             matches = self._learn(event_type)
         unconditional = matches.unconditional
-        event = _parse(body) if matches.has_conditional else None
+        event = parse_body(body) if matches.has_conditional else None
         if not isinstance(event, dict):
             return unconditional[:]
         found = self._conditions.match(event, matches)
@@ -216,10 +216,3 @@ def _contains(ids: list[str], wanted: str) -> bool:
     """Whether sorted `ids` contain `wanted`."""
     place = bisect_left(ids, wanted)
     return place < len(ids) and ids[place] == wanted
-
-
-def _parse(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
