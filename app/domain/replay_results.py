@@ -1,4 +1,4 @@
-"""The result of a replay that is over, which tells complete deliveries from partial ones."""
+"""The result of a replay that is over: succeeded, with failures, failed or cancelled."""
 
 from enum import StrEnum
 from typing import Final

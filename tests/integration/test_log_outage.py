@@ -1,4 +1,4 @@
-"""The door to the log while brokers crash, return, and return with nothing."""
+"""The publisher while brokers crash, return, and return without their data."""
 
 import asyncio
 import shutil

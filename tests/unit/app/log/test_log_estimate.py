@@ -26,8 +26,8 @@ UNHURRIED_S = 60.0
 
 def publish(bootstrap_servers: str, events: Sequence[NewEvent]) -> None:
     async def scenario() -> None:
-        async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
-            await door.publish("deliveries", events)
+        async with EventPublisher(bootstrap_servers, origin="here", server="test") as publisher:
+            await publisher.publish("deliveries", events)
 
     asyncio.run(scenario())
 
@@ -106,17 +106,17 @@ def test_only_so_many_are_made_at_a_time(foreign_broker: str) -> None:
         asked.set()
         return may_go_on.wait(60)
 
-    door = estimator(foreign_broker, at_a_time=1)
-    first = threading.Thread(target=door.estimate, args=(question(0, 10, is_wanted=hold),))
+    busy = estimator(foreign_broker, at_a_time=1)
+    first = threading.Thread(target=busy.estimate, args=(question(0, 10, is_wanted=hold),))
     first.start()
     try:
         assert asked.wait(60)
         with pytest.raises(EstimatesBusy):
-            door.estimate(question(0, 10))
+            busy.estimate(question(0, 10))
     finally:
         may_go_on.set()
         first.join()
-    assert door.estimate(question(0, 10)).events == 10
+    assert busy.estimate(question(0, 10)).events == 10
 
 
 @pytest.mark.parametrize(("length", "records_max"), [(10, 10), (1, 10)])

@@ -26,8 +26,8 @@ ALWAYS = Window(0, 2 * TIME_MS)
 
 def publish(bootstrap_servers: str, events: Sequence[NewEvent]) -> None:
     async def scenario() -> None:
-        async with EventPublisher(bootstrap_servers, origin="here", server="test") as door:
-            await door.publish("deliveries", events)
+        async with EventPublisher(bootstrap_servers, origin="here", server="test") as publisher:
+            await publisher.publish("deliveries", events)
 
     asyncio.run(scenario())
 

@@ -23,10 +23,10 @@ WINDOW = Window(1_000, 2_000)
 OFFSETS = OffsetRange(3, 100, 200)
 NO_TIME = 0.0
 
-Told = tuple[MoveEvent, ReplayState, int, str | None, str | None]
+MoveRow = tuple[MoveEvent, ReplayState, int, str | None, str | None]
 
 
-def moves_of(store: Store, replay_id: str) -> list[Told]:
+def moves_of(store: Store, replay_id: str) -> list[MoveRow]:
     """The moves of a replay, without their times."""
     return [
         (move.event, move.state, move.lease_epoch, move.actor, move.reason)

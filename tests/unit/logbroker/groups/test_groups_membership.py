@@ -332,7 +332,7 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer() -> None:
 
 
 @pytest.mark.parametrize(
-    "stranger",
+    "incompatible",
     [
         {"protocols": (("sticky", b""),)},
         {"protocols": ()},
@@ -340,10 +340,10 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer() -> None:
         {"protocol_type": ""},
     ],
 )
-def test_a_member_without_common_protocol_is_rejected(stranger: dict[str, Any]) -> None:
+def test_a_member_without_common_protocol_is_rejected(incompatible: dict[str, Any]) -> None:
     harness = GroupHarness()
     (first,) = harness.stable(1)
-    assert harness.error_name(harness.join(**stranger)) == "InconsistentGroupProtocol"
+    assert harness.error_name(harness.join(**incompatible)) == "InconsistentGroupProtocol"
     assert harness.heartbeat(first) == "ok"
 
 
