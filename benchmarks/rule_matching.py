@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+from app.domain.event_values import EventBody
 from app.domain.options import EVENT_TYPES_MAX
 from app.domain.rule_index import RuleIndex
 from app.domain.rules import (
@@ -59,7 +60,7 @@ def measure(scale: Scale, _: Path) -> list[Line]:
     cases[WORST] = index_of([*_rules(fewest), *worst_rules(events[0])])
     for name, index in cases.items():
         for event in events:
-            found = index.match(*event)
+            found = index.match(event.event_type, EventBody(event.body))
             assert len(found) == 1, (name, event, found)
     rounds = [_round(cases, events) for _ in range(scale.rounds)]
     return _lines(_name(fewest), cases, rounds)
@@ -130,7 +131,7 @@ def _slice(index: RuleIndex, events: Sequence[Event]) -> float:
     """Return the microseconds per event of one slice."""
     start_s = time.perf_counter()
     for event_type, body in islice(cycle(events), SLICE_EVENTS):
-        index.match(event_type, body)
+        index.match(event_type, EventBody(body))
     return (time.perf_counter() - start_s) * 1e6 / SLICE_EVENTS
 
 
@@ -140,7 +141,7 @@ def _longest(index: RuleIndex, event: Event) -> float:
     for number in range(NEW_TYPES):
         event_type = f"{time.monotonic_ns()}.new{number}"
         start_s = time.thread_time()
-        index.match(event_type, event.body)
+        index.match(event_type, EventBody(event.body))
         longest_s = max(longest_s, time.thread_time() - start_s)
     return longest_s * 1e3
 

@@ -5,9 +5,9 @@ the values that they require. The cost of an event depends on the kinds of grant
 that are asked for, not on the number of grants or accounts.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from app.domain.event_values import comparable_value, parse_body
+from app.domain.event_values import EventBody, comparable_value
 from app.domain.globs import glob_matches
 from app.domain.grants import Grant
 
@@ -20,21 +20,19 @@ _MISSING: Final = object()
 """Stands for a path without a scalar; unequal to every value of a grant."""
 
 
-class EventBody:
-    """The values of an event's body; it is parsed once, at the first request of a value."""
+class EventValues:
+    """The values of an event at the paths of grants, each set of paths looked up once."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: EventBody) -> None:
         self._body = body
-        self._event: Any = _MISSING
         self._values: dict[Paths, Values] = {}
 
-    def values(self, paths: Paths) -> Values:
+    def at(self, paths: Paths) -> Values:
         """The values at the paths; a path without a scalar has one that equals nothing."""
         found = self._values.get(paths)
         if found is None:
-            if self._event is _MISSING:
-                self._event = parse_body(self._body)
-            found = self._values[paths] = tuple(_value_at(self._event, path) for path in paths)
+            event = self._body.document
+            found = self._values[paths] = tuple(_value_at(event, path) for path in paths)
         return found
 
 
@@ -57,13 +55,13 @@ class GrantIndex:
             if not account.grants:
                 del self._accounts[account_id]
 
-    def covers(self, account_id: str, event_type: str, body: EventBody) -> bool:
+    def covers(self, account_id: str, event_type: str, event: EventValues) -> bool:
         """Whether a grant of the account matches an event.
 
         A body that is not a JSON object matches only grants without conditions.
         """
         account = self._accounts.get(account_id)
-        return account is not None and account.covers(event_type, body)
+        return account is not None and account.covers(event_type, event)
 
 
 class _AccountGrants:
@@ -103,12 +101,12 @@ class _AccountGrants:
         if not by_values:
             del self._groups[paths]
 
-    def covers(self, event_type: str, body: EventBody) -> bool:
+    def covers(self, event_type: str, event: EventValues) -> bool:
         """Whether a grant matches an event."""
         if "*" in self._unconditional or _is_matched(event_type, self._unconditional):
             return True
         for paths, by_values in self._groups.items():
-            globs = by_values.get(body.values(paths))
+            globs = by_values.get(event.at(paths))
             if globs is not None and _is_matched(event_type, globs):
                 return True
         return False

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from typing import Final
 
 from app.domain.condition_index import ConditionIndex, Owners
-from app.domain.event_values import parse_body
+from app.domain.event_values import EventBody
 from app.domain.globs import GlobIndex
 from app.domain.rules import Rule
 
@@ -123,7 +123,7 @@ class RuleIndex:
         """The names of a webhook's rules."""
         return list(self._rules.get(webhook_id, ()))
 
-    def match(self, event_type: str, body: bytes) -> list[str]:
+    def match(self, event_type: str, body: EventBody) -> list[str]:
         """The sorted ids of the webhooks that have a rule which matches an event.
 
         `body` is parsed only if a rule for this type has conditions. A body that is not a JSON
@@ -133,7 +133,7 @@ class RuleIndex:
         if matches is None or matches.version != self._version:
             matches = self._learn(event_type)
         unconditional = matches.unconditional
-        event = parse_body(body) if matches.has_conditional else None
+        event = body.document if matches.has_conditional else None
         if not isinstance(event, dict):
             return unconditional[:]
         found = self._conditions.match(event, matches)

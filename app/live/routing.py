@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from app.domain.grant_index import EventBody, GrantIndex
+from app.domain.event_values import EventBody
+from app.domain.grant_index import EventValues, GrantIndex
 from app.domain.model import Webhook
 from app.domain.routing_changes import RoutingChanges
 from app.domain.rule_index import RuleIndex
@@ -63,12 +64,14 @@ class RoutingTable:
         Of an event for one account, only those of this account; otherwise those of all accounts
         whose grants cover the event.
         """
-        matched = [each for each in self._rules.match(event_type, body) if each in self._webhooks]
+        content = EventBody(body)
+        found = self._rules.match(event_type, content)
+        matched = [each for each in found if each in self._webhooks]
         if not matched:
             return matched
         if account_id is not None:
             return [each for each in matched if self._webhooks[each].account_id == account_id]
-        event, covered = EventBody(body), dict[str, bool]()
+        event, covered = EventValues(content), dict[str, bool]()
         result = []
         for webhook_id in matched:
             owner = self._webhooks[webhook_id].account_id

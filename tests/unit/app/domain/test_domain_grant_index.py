@@ -6,14 +6,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.event_values import EventBody
 from app.domain.globs import glob_matches
-from app.domain.grant_index import EventBody, GrantIndex
+from app.domain.grant_index import EventValues, GrantIndex
 from app.domain.grants import Grant
 from app.domain.rules import Scalar
 
 
-def body(**data: Any) -> EventBody:
-    return EventBody(json.dumps({"data": data}).encode())
+def values_of(body: bytes) -> EventValues:
+    return EventValues(EventBody(body))
+
+
+def body(**data: Any) -> EventValues:
+    return values_of(json.dumps({"data": data}).encode())
 
 
 def index_of(*grants: Grant) -> GrantIndex:
@@ -24,10 +29,10 @@ def index_of(*grants: Grant) -> GrantIndex:
 
 
 def test_an_account_without_grants_is_not_covered() -> None:
-    assert not GrantIndex().covers("acc_a", "x", EventBody(b"{}"))
+    assert not GrantIndex().covers("acc_a", "x", values_of(b"{}"))
     index = index_of(Grant("acc_a", "all", ("*",)))
-    assert index.covers("acc_a", "x", EventBody(b"no JSON"))
-    assert not index.covers("acc_b", "x", EventBody(b"{}"))
+    assert index.covers("acc_a", "x", values_of(b"no JSON"))
+    assert not index.covers("acc_b", "x", values_of(b"{}"))
 
 
 def test_a_grant_covers_its_event_types_and_values_only() -> None:
@@ -36,7 +41,7 @@ def test_a_grant_covers_its_event_types_and_values_only() -> None:
     assert not index.covers("acc_a", "follow.created", body(userId="42"))
     assert not index.covers("acc_a", "follow.created", body(userId=43))
     assert not index.covers("acc_a", "follow.created", body())
-    assert not index.covers("acc_a", "follow.created", EventBody(b"no JSON"))
+    assert not index.covers("acc_a", "follow.created", values_of(b"no JSON"))
     assert not index.covers("acc_a", "dm.sent", body(userId=42))
 
 
@@ -101,5 +106,5 @@ def test_the_index_decides_as_the_grants_one_by_one(
             for grant in left.values()
             if grant.account_id == account_id
         )
-        content = EventBody(json.dumps(event).encode())
+        content = values_of(json.dumps(event).encode())
         assert index.covers(account_id, event_type, content) is wanted
