@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from logbroker.errors import ProtocolViolation
 from logbroker.records.file_span import FileSpan
+from logbroker.security.principal import ANONYMOUS, Principal
 from logbroker.server.loop import READ, WRITE, SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.worker_pool import WorkerPool
@@ -34,6 +35,11 @@ OUTPUT_BYTES_MAX: Final = 8 * 2**20
 """The limit of unsent responses in memory; above it no requests are read."""
 
 Part = bytes | FileSpan
+
+
+def host_of(peer: str) -> str:
+    """Return the address in `ADDRESS:PORT`; an IPv4 address in IPv6 form becomes plain IPv4."""
+    return peer.rpartition(":")[0].removeprefix("::ffff:")
 
 
 class DelayedRequest(Protocol):
@@ -76,6 +82,8 @@ class Connection:
         on_close: Callable[["Connection"], None],
     ) -> None:
         self.peer = peer
+        self.client_host = host_of(peer)
+        self.principal: Principal = ANONYMOUS
         self.buffer = ReceiveBuffer(frame_bytes_max=limits.request_bytes_max)
         self.responses = ResponseQueue()
         self.produce_decoder = ProduceDecoder()
