@@ -1,15 +1,14 @@
 """Settings of a broker and of a topic: read once, validated together, immutable.
 
-Topic settings have Kafka's names and meanings. A broker setting `X` is the option `--x` of
-`logbroker serve` and the environment variable `LOGBROKER_X`.
+Topic settings have Kafka's names and meanings; `topic_settings` parses them. A broker setting `X`
+is the option `--x` of `logbroker serve` and the environment variable `LOGBROKER_X`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
-from logbroker.errors import ConfigurationError, InvalidConfig
+from logbroker.errors import ConfigurationError
 
 UNSET: Final = 2**63 - 1
 """Kafka's value for "never" or "unlimited" in a long setting."""
@@ -21,6 +20,7 @@ ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bo
 
 PORT_MAX: Final = 65_535
 
+MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 
@@ -34,14 +34,37 @@ class LogConfig:
     unflushed messages or milliseconds, whichever comes first.
     """
 
+    cleanup_policy: str = "delete"
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = -1
     segment_bytes: int = 2**30
     segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 2**20
+    index_interval_bytes: int = 4096
     flush_messages: int = UNSET
     flush_ms: int = UNSET
+    file_delete_delay_ms: int = MINUTE_MS
+    preallocate: bool = False
     max_message_bytes: int = 1_048_588
     message_timestamp_type: TimestampType = "CreateTime"
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = UNSET
+    min_cleanable_dirty_ratio: float = 0.5
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    leader_replication_throttled_replicas: str = ""
+    follower_replication_throttled_replicas: str = ""
+    remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    local_retention_ms: int = -2
+    local_retention_bytes: int = -2
 
     @property
     def flushes_continuously(self) -> bool:
@@ -52,92 +75,6 @@ class LogConfig:
     def stamps_append_time(self) -> bool:
         """Whether the broker overwrites timestamps with the time of the append."""
         return self.message_timestamp_type == "LogAppendTime"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSetting:
-    """A topic setting: Kafka's name, its documentation, its allowed values and its parser."""
-
-    name: str
-    documentation: str
-    allowed: str
-    parse: Callable[[str], int | str]
-
-    @property
-    def field(self) -> str:
-        """The attribute of `LogConfig` that holds the value."""
-        return self.name.replace(".", "_")
-
-    @property
-    def is_number(self) -> bool:
-        """Whether the value is a whole number; otherwise it is one of a few words."""
-        return not isinstance(LOG_CONFIG_DEFAULTS[self.field], str)
-
-
-def _whole_number(lowest: int, highest: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not lowest <= value <= highest:
-            raise ValueError(text)
-        return value
-
-    return parse
-
-
-def _timestamp_type(text: str) -> str:
-    if text not in get_args(TimestampType):
-        raise ValueError(text)
-    return text
-
-
-LOG_CONFIG_DEFAULTS: Final[Mapping[str, int | str]] = asdict(LogConfig())
-
-
-def _number(name: str, documentation: str, lowest: int, highest: int = UNSET) -> TopicSetting:
-    allowed = f"a whole number from {lowest} to {highest}"
-    return TopicSetting(name, documentation, allowed, _whole_number(lowest, highest))
-
-
-TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
-    setting.name: setting
-    for setting in (
-        _number("retention.ms", "Delete segments older than this; -1 means unlimited.", -1),
-        _number(
-            "retention.bytes", "Delete oldest segments above this size; -1 means unlimited.", -1
-        ),
-        # Kafka's own lower bound is 14 bytes; a batch header alone has 61.
-        _number("segment.bytes", "Roll to a new segment at this size.", 1024, 2**31 - 1),
-        _number("segment.ms", "Roll to a new segment after this time.", 1),
-        _number("flush.messages", "Flush after this many messages; see `flush.ms`.", 1),
-        _number("flush.ms", "Flush after this time; if neither is set, continuously.", 0),
-        _number("max.message.bytes", "The largest record batch accepted.", 0, 2**31 - 1),
-        TopicSetting(
-            "message.timestamp.type",
-            "Whether records keep the producer's time or get the time of the append.",
-            " or ".join(get_args(TimestampType)),
-            _timestamp_type,
-        ),
-    )
-}
-
-
-def apply_topic_settings(config: LogConfig, settings: Mapping[str, str]) -> LogConfig:
-    """Return `config` with the named settings changed; values are strings, as in Kafka's protocol.
-
-    Raises:
-        InvalidConfig: a name is unknown, or a value is out of its range; the message names it.
-    """
-    changes: dict[str, int | str] = {}
-    for name, text in settings.items():
-        setting = TOPIC_SETTINGS.get(name)
-        if setting is None:
-            known = ", ".join(TOPIC_SETTINGS)
-            raise InvalidConfig(f"unknown topic setting {name!r}; allowed: {known}")
-        try:
-            changes[setting.field] = setting.parse(text)
-        except ValueError:
-            raise InvalidConfig(f"{name} is {text!r}; allowed is {setting.allowed}") from None
-    return replace(config, **changes)  # type: ignore[arg-type]  # the table pairs names and types
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ from logbroker.cli.server_command import (
     stop_on_signals,
     stop_on_stdin_close_option,
 )
-from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
+from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
 from logbroker.json_log import configure_logging
+from logbroker.topic_settings import TOPIC_SETTINGS, apply_topic_settings
 
 SWITCH_INTERVAL_S = 0.001
 """How long another thread may hold the interpreter while the event loop waits for it.
@@ -174,6 +175,8 @@ def _topic_defaults(pairs: tuple[str, ...]) -> LogConfig:
         name, separator, value = pair.partition("=")
         if not separator:
             raise InvalidConfig(f"invalid topic setting {pair!r}; expected NAME=VALUE")
+        if name == "file.delete.delay.ms":
+            raise InvalidConfig(f"the default of {name} is the option --file-delete-delay-s")
         settings[name] = value
     return apply_topic_settings(LogConfig(), settings)
 

@@ -127,7 +127,7 @@ class Broker:
         )
         self._produce = ProduceHandler(loop, partitions, self._commit, self._counters)
         self._fetch = FetchHandler(loop, partitions, self._counters)
-        files = FileDeletion(loop, self._disk_pool, config.file_delete_delay_s)
+        files = FileDeletion(loop, self._disk_pool)
         self._leadership = PartitionLeadership(
             config,
             self._logs,

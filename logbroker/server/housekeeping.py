@@ -28,16 +28,15 @@ IDLE_CHECK_S: Final = 5.0
 class FileDeletion:
     """Deletes renamed files and folders after a delay in which readers can finish."""
 
-    def __init__(self, loop: SocketLoop, disk_pool: WorkerPool, delay_s: float) -> None:
+    def __init__(self, loop: SocketLoop, disk_pool: WorkerPool) -> None:
         self._loop = loop
         self._disk_pool = disk_pool
-        self._delay_s = delay_s
 
-    def schedule(self, paths: Iterable[Path]) -> None:
-        """Delete files and folders after `file_delete_delay_s`, off the loop's thread."""
+    def schedule(self, paths: Iterable[Path], delay_ms: int) -> None:
+        """Delete files and folders after `delay_ms`, off the loop's thread."""
         deleted = list(paths)
         if deleted:
-            due_s = self._loop.now_s + self._delay_s
+            due_s = self._loop.now_s + delay_ms / 1000
             self._loop.call_at(due_s, lambda: self._delete(deleted))
 
     def _delete(self, paths: list[Path]) -> None:
@@ -89,7 +88,8 @@ class Housekeeping:
                 log.info("retention partition=%s segments=%d", partition, len(deleted))
                 self._counters.segments_deleted += len(deleted)
                 self._counters.segments_deleted_bytes += sum(each.size_bytes for each in deleted)
-                self._files.schedule(path for each in deleted for path in each.paths)
+                delay_ms = partition.log.config.file_delete_delay_ms
+                self._files.schedule((path for each in deleted for path in each.paths), delay_ms)
 
     def _checkpoint(self) -> None:
         self._disk_pool.submit(self._logs.write_checkpoints, self._finish_checkpoint)

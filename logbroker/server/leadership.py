@@ -7,9 +7,10 @@ missing folders, and the folders whose topic was deleted.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from logbroker.config import BrokerConfig, LogConfig, apply_topic_settings
+from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import (
     InvalidConfig,
     NotLeaderOrFollower,
@@ -24,8 +25,17 @@ from logbroker.server.membership import KnownTopics
 from logbroker.server.partition import Partition, Partitions
 from logbroker.storage.checkpoints import TopicPartition
 from logbroker.storage.log_directory import LogDirectory, NewLog
+from logbroker.topic_settings import apply_topic_settings
 
 log = logging.getLogger("logbroker.leadership")
+
+
+def log_defaults(config: BrokerConfig) -> LogConfig:
+    """Return the settings of a topic that has none of its own."""
+    defaults, delay_ms = config.topic_defaults, int(config.file_delete_delay_s * 1000)
+    if defaults.file_delete_delay_ms == delay_ms:
+        return defaults
+    return replace(defaults, file_delete_delay_ms=delay_ms)
 
 
 def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
@@ -33,11 +43,16 @@ def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
 
     Invalid settings (of a newer broker, for example) are ignored, so that this broker starts.
     """
+    defaults = log_defaults(config)
     try:
-        return apply_topic_settings(config.topic_defaults, topic.settings)
+        return apply_topic_settings(defaults, topic.settings)
     except InvalidConfig as problem:
-        log.error("invalid settings, defaults are used topic=%s reason=%s", topic.name, problem)
-        return config.topic_defaults
+        log.error("invalid settings are ignored topic=%s reason=%s", topic.name, problem)
+    valid = defaults
+    for name, value in topic.settings.items():
+        with suppress(InvalidConfig):
+            valid = apply_topic_settings(valid, {name: value})
+    return valid
 
 
 Failures = Mapping[TopicPartition, StorageFailed]
@@ -161,7 +176,7 @@ class PartitionLeadership:
             self._on_closed(partition, NotLeaderOrFollower(reason))
 
     def _delete(self, topic: Topic, changes: PartitionChanges) -> None:
-        """Close a topic's partitions; their files are deleted after `file_delete_delay_s`."""
+        """Close a topic's partitions; their files are deleted after `file.delete.delay.ms`."""
         self._partitions.remove_traffic(topic.name)
         for number in range(topic.partitions):
             partition = self._partitions.remove(topic.name, number)
@@ -173,4 +188,4 @@ class PartitionLeadership:
             log.error("folders are kept until restart topic=%s reason=%s", topic.name, failure)
             return
         changes.deleted += len(folders)
-        self._files.schedule(folders)
+        self._files.schedule(folders, log_config(self._config, topic).file_delete_delay_ms)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from logbroker.config import BrokerConfig, apply_topic_settings
+from logbroker.config import BrokerConfig
 from logbroker.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -20,6 +20,7 @@ from logbroker.registry.topic import Topic, check_growth, check_new_topic, place
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
+from logbroker.topic_settings import apply_topic_settings
 
 log = logging.getLogger("logbroker.topics")
 

@@ -1,6 +1,7 @@
 """The log of a partition, which one thread appends to and many threads read."""
 
 from pathlib import Path
+from random import randrange
 from struct import Struct, error
 from typing import Final
 
@@ -36,6 +37,7 @@ from logbroker.storage.domain.retention import (
 from logbroker.storage.file_writes import replace_file
 from logbroker.storage.flush_progress import FlushProgress
 from logbroker.storage.log_view import LogOffsetMetadata, TimestampOffset
+from logbroker.storage.offset_index import INDEX_INTERVAL_BYTES
 from logbroker.storage.readable_log import ReadableLog
 from logbroker.storage.recovery import LoadedLog
 from logbroker.storage.segment import (
@@ -46,6 +48,7 @@ from logbroker.storage.segment import (
     mark_deleted,
     segment_extents,
 )
+from logbroker.storage.time_index import TimeIndex
 
 __all__ = ["PartitionLog", "TimestampOffset"]
 
@@ -53,6 +56,17 @@ _ASSIGNED_FIELDS: Final = Struct(">qii")
 """The fields outside the CRC: base offset, (length,) leader epoch; the broker sets them."""
 
 _NO_BATCH_FITS: Final = -1
+
+
+def _indexed_bytes_max(index_bytes: int) -> int:
+    """Return the size of a segment whose indexes cannot exceed `segment.index.bytes`."""
+    return index_bytes // TimeIndex.ENTRY.size * INDEX_INTERVAL_BYTES
+
+
+def _jittered(config: LogConfig) -> int:
+    """Return `segment.ms` less a random part of `segment.jitter.ms`, at least 0."""
+    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return config.segment_ms - (randrange(jitter_ms) if jitter_ms else 0)  # noqa: S311  # no secret
 
 
 class PartitionLog(ReadableLog):
@@ -99,8 +113,8 @@ class PartitionLog(ReadableLog):
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._segment_bytes = config.segment_bytes
-        self._segment_ms = config.segment_ms
+        self._roll_bytes = min(config.segment_bytes, _indexed_bytes_max(config.segment_index_bytes))
+        self._roll_ms = _jittered(config)
         self._stamps_append_time = config.stamps_append_time
         self._set_limit()
 
@@ -168,9 +182,9 @@ class PartitionLog(ReadableLog):
         if position == 0:
             segment.set_first_batch(timestamp_ms, now_ms)
         elif (
-            position + size > self._segment_bytes
+            position + size > self._roll_bytes
             or last_offset - segment.base_offset > OFFSET_DELTA_MAX
-            or segment.age_ms(timestamp_ms, now_ms) > self._segment_ms
+            or segment.age_ms(timestamp_ms, now_ms) > self._roll_ms
         ):
             segment = self._roll_for_append()
             segment.set_first_batch(timestamp_ms, now_ms)
@@ -276,6 +290,7 @@ class PartitionLog(ReadableLog):
         self._progress.add_segment(segment)
         self._view = self._view._replace(segments=(*self._view.segments, segment))
         self._active = segment
+        self._roll_ms = _jittered(self._config)
         return segment
 
     def _undo_roll(self, offset: int, cause: OSError) -> StorageFailed:

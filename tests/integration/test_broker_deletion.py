@@ -154,3 +154,13 @@ def topic_id(connection: RawConnection, topic: str) -> UUID | None:
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     (found,) = connection.ask(request, MetadataResponse, 10).topics
     return None if found.error_code else found.topic_id
+
+
+def test_a_topic_chooses_when_its_files_are_removed(
+    broker: BrokerProcess, admin: RawConnection, topic: str
+) -> None:
+    other = f"{topic}-kept"
+    broker.make_topic(other, file_delete_delay_ms="3600000")
+    assert (delete(admin, other), delete(admin, topic)) == (0, 0)
+    until(lambda: not list(broker.data_dir.glob(f"{topic}-0.*-delete")), "its folder is removed")
+    assert len(list(broker.data_dir.glob(f"{other}-0.*-delete"))) == 1

@@ -173,7 +173,7 @@ def test_the_default_partition_count_is_the_brokers(topics: Run) -> None:
     [
         (["create", "there"], "TOPIC_ALREADY_EXISTS"),
         (["create", "a/b"], "TOPIC_EXCEPTION"),
-        (["create", "new", "--config", "cleanup.policy=compact"], "cleanup.policy"),
+        (["create", "new", "--config", "preallocate=true"], "preallocate"),
         (["create", "new", "--config", "flush.ms=soon"], "flush.ms"),
         (["delete", "nowhere"], "UNKNOWN_TOPIC_OR_PART"),
         (["describe", "nowhere"], "UNKNOWN_TOPIC_OR_PART"),

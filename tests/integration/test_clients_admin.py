@@ -33,23 +33,20 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidConfigurationError, TopicAlreadyExistsError
-from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.admin.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
+from logbroker.topic_settings import TOPIC_SETTINGS
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.raw_connection import RawConnection
 from tests.support.kafka.stock_clients import ConfluentClient, KcatClient, sample_records
 from tests.support.processes.waiting import DEADLINE_S
 
-SETTINGS = {
-    "retention.ms",
-    "retention.bytes",
-    "segment.bytes",
-    "segment.ms",
-    "flush.messages",
-    "flush.ms",
-    "max.message.bytes",
-    "message.timestamp.type",
-}
+SETTINGS = TOPIC_SETTINGS.keys()
 START_MS = 1_700_000_000_000
 
 Result = TypeVar("Result")
@@ -57,7 +54,8 @@ Result = TypeVar("Result")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log", "--broker-id", "7") as broker:
+    options = "--broker-id", "7", "--topic-config", "segment.ms=86400000"
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "log", *options) as broker:
         yield broker.serve()
 
 
@@ -153,7 +151,7 @@ def test_confluent_describes_alters_and_resets_settings(confluent: AdminClient, 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("cleanup.policy", "compact"),
+        ("remote.storage.enable", "true"),
         ("retention.ms", "soon"),
         ("message.timestamp.type", "Never"),
         # No request of this broker could carry a batch of this size.
@@ -273,12 +271,12 @@ def test_kafka_python_describes_and_alters_settings(
         )
         assert described()["retention.ms"] == retention_ms
     refused = kafka_python.alter_configs(
-        [PythonResource(PythonResourceType.TOPIC, topic, {"cleanup.policy": "compact"})],
+        [PythonResource(PythonResourceType.TOPIC, topic, {"remote.storage.enable": "true"})],
         raise_on_unknown=False,
     )
-    assert "cleanup.policy" in str(refused)
+    assert "remote.storage.enable" in str(refused)
     with pytest.raises(InvalidConfigurationError):
-        kafka_python.create_topics({"never": {"configs": {"cleanup.policy": "compact"}}})
+        kafka_python.create_topics({"never": {"configs": {"remote.storage.enable": "true"}}})
     assert "never" not in kafka_python.list_topics()
 
 
@@ -334,16 +332,120 @@ def test_kafka_python_describes_the_cluster_and_its_disk(
 # --- what Java's kafka-configs asks ---
 
 
-def test_cluster_wide_broker_defaults_are_empty(broker: BrokerProcess) -> None:
-    every_broker = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=4, resource_name="", configuration_keys=None
+def resource_of(kind: int, name: str, keys: list[str] | None = None) -> Any:
+    return DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
     )
+
+
+def described_by(broker: BrokerProcess, *resources: Any, with_synonyms: bool = True) -> list[Any]:
     request = DescribeConfigsRequest(
-        resources=[every_broker], include_synonyms=True, include_documentation=False
+        resources=list(resources), include_synonyms=with_synonyms, include_documentation=False
     )
     with RawConnection(broker.bootstrap_servers) as connection:
-        (found,) = connection.ask(request, DescribeConfigsResponse, 4).results
+        results: list[Any] = connection.ask(request, DescribeConfigsResponse, 4).results
+    return results
+
+
+def changed_by(broker: BrokerProcess, topic: str, *changes: tuple[str, int, str | None]) -> int:
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resource = kind(
+        resource_type=2,
+        resource_name=topic,
+        configs=[
+            kind.AlterableConfig(name=name, config_operation=operation, value=value)
+            for name, operation, value in changes
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    with RawConnection(broker.bootstrap_servers) as connection:
+        answer = connection.ask(request, IncrementalAlterConfigsResponse, 1)
+    (outcome,) = answer.responses
+    return int(outcome.error_code)
+
+
+def test_cluster_wide_broker_defaults_are_empty(broker: BrokerProcess) -> None:
+    (found,) = described_by(broker, resource_of(4, ""))
     assert (found.error_code, found.resource_name, found.configs) == (0, "", [])
+
+
+def test_settings_have_the_synonyms_that_determine_them(
+    confluent: AdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    new = NewTopic(topic, 1, 1, config={"retention.ms": "1000"})
+    confluent.create_topics([new])[topic].result(DEADLINE_S)
+    wanted = resource_of(2, topic, ["retention.ms", "segment.ms", "local.retention.ms"])
+
+    (found,) = described_by(broker, wanted)
+    assert {
+        entry.name: [(each.name, each.value, each.source) for each in entry.synonyms]
+        for entry in found.configs
+    } == {
+        "retention.ms": [
+            ("retention.ms", "1000", 1),
+            ("log.retention.ms", str(7 * 86_400_000), 5),
+        ],
+        # The broker of this test was started with another default.
+        "segment.ms": [("log.roll.ms", "86400000", 4), ("log.roll.ms", "604800000", 5)],
+        "local.retention.ms": [],
+    }
+    types = {entry.name: (entry.config_source, entry.config_type) for entry in found.configs}
+    assert types == {"retention.ms": (1, 5), "segment.ms": (4, 5), "local.retention.ms": (5, 5)}
+
+    (plain,) = described_by(broker, wanted, with_synonyms=False)
+    assert all(entry.synonyms == [] for entry in plain.configs)
+
+
+def test_an_empty_list_of_settings_asks_for_all(
+    confluent: AdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
+    (found,) = described_by(broker, resource_of(2, topic, []))
+    assert {entry.name for entry in found.configs} == SETTINGS
+
+
+def test_a_broker_describes_its_settings(broker: BrokerProcess) -> None:
+    (found,) = described_by(broker, resource_of(4, "7"))
+    values = {entry.name: (entry.value, entry.config_source) for entry in found.configs}
+    assert len(values) == len(found.configs)
+    address = f"PLAINTEXT://127.0.0.1:{broker.port}"
+    assert values["advertised.listeners"] == values["listeners"] == (address, 4)
+    assert values["broker.id"] == values["node.id"] == ("7", 4)
+    assert values["log.dirs"] == (str(broker.data_dir), 4)
+    assert values["log.roll.ms"] == ("86400000", 4)
+    assert values["log.retention.ms"] == (str(7 * 86_400_000), 5)
+    assert values["auto.create.topics.enable"] == ("true", 5)
+    assert values["connections.max.idle.ms"] == ("600000", 5)
+
+
+def test_resources_without_settings_are_described_as_in_kafka(broker: BrokerProcess) -> None:
+    loggers, metrics, group, unknown = described_by(
+        broker,
+        resource_of(8, "7"),
+        resource_of(16, "subscription"),
+        resource_of(32, "group"),
+        resource_of(64, "x"),
+    )
+    assert [each.error_code for each in (loggers, metrics, group, unknown)] == [0, 0, 0, 42]
+    levels = {entry.name: entry.value for entry in loggers.configs}
+    assert levels["root"] == levels["logbroker.broker"] == "INFO"
+    assert metrics.configs == group.configs == []
+
+
+def test_incremental_changes_are_checked_as_in_kafka(
+    confluent: AdminClient, broker: BrokerProcess, topic: str
+) -> None:
+    confluent.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
+    twice = ("retention.ms", 0, "1"), ("retention.ms", 0, "2")
+    assert changed_by(broker, topic, *twice) == 42
+    assert changed_by(broker, topic, ("no.such.setting", 1, None)) == 0
+    assert changed_by(broker, topic, ("no.such.setting", 0, "1")) == 40
+    assert changed_by(broker, topic, ("retention.ms", 2, "1")) == 40
+    throttled = "leader.replication.throttled.replicas"
+    assert changed_by(broker, topic, (throttled, 2, "0:7,1:7")) == 0
+    assert changed_by(broker, topic, (throttled, 2, "1:7,2:7")) == 0
+    assert changed_by(broker, topic, (throttled, 3, "0:7")) == 0
+    assert values(confluent, topic)[throttled].value == "1:7,2:7"
 
 
 # --- aiokafka ---
@@ -391,7 +493,7 @@ def test_aiokafka_describes_and_alters_settings(aiokafka: Aiokafka[Any], topic: 
         await admin.create_topics([AiokafkaNewTopic(topic, 1, 1)])
         await admin.alter_configs([resource(**{"retention.ms": "4000"})])
         (described,) = await admin.describe_configs([resource()])
-        (refused,) = await admin.alter_configs([resource(**{"cleanup.policy": "compact"})])
+        (refused,) = await admin.alter_configs([resource(**{"remote.storage.enable": "true"})])
         ((_, _, _, _, entries),) = described.resources
         return (
             {entry[0]: entry[1] for entry in entries},
@@ -403,7 +505,7 @@ def test_aiokafka_describes_and_alters_settings(aiokafka: Aiokafka[Any], topic: 
     assert described["retention.ms"] == "4000"
     ((code, message),) = refused
     assert code == 40  # INVALID_CONFIG
-    assert "cleanup.policy" in message
+    assert "remote.storage.enable" in message
 
 
 def test_aiokafka_describes_the_cluster(aiokafka: Aiokafka[Any], broker: BrokerProcess) -> None:

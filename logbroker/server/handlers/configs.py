@@ -1,6 +1,8 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of topics and of this broker."""
 
-from collections.abc import Callable, Iterable
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import partial
 from typing import Any, Final
@@ -14,15 +16,27 @@ from kafka.protocol.admin.configs import (
     IncrementalAlterConfigsResponse,
 )
 
-from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig
+from logbroker.config import BrokerConfig
 from logbroker.errors import InvalidConfig, InvalidRequest, RequestRefused
 from logbroker.registry.registry import Settings
 from logbroker.registry.topic import Topic
 from logbroker.server.connection import Connection
-from logbroker.server.leadership import log_config
+from logbroker.server.handlers.broker_settings import (
+    ConfigSource,
+    Synonym,
+    broker_settings,
+    default_synonyms,
+)
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
 from logbroker.server.topic_changes import TopicChanges
+from logbroker.topic_settings import (
+    LOG_CONFIG_DEFAULTS,
+    TOPIC_SETTINGS,
+    SettingType,
+    TopicSetting,
+    setting_text,
+)
 from logbroker.wire.error_codes import code_and_message
 
 
@@ -31,14 +45,9 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
-
-
-class ConfigSource(IntEnum):
-    """The source of a value (KIP-226)."""
-
-    TOPIC = 1
-    STATIC_BROKER = 4
-    DEFAULT = 5
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class Operation(IntEnum):
@@ -50,8 +59,8 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-LONG_TYPE: Final = 5
-STRING_TYPE: Final = 2
+_LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
+"""The levels with other names in Kafka."""
 
 _Resource = (
     AlterConfigsRequest.AlterConfigsResource | IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -61,16 +70,18 @@ _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
 
-def setting_values(config: LogConfig) -> dict[str, str]:
-    """Return every topic setting as text, by its Kafka name."""
-    return {name: str(getattr(config, setting.field)) for name, setting in TOPIC_SETTINGS.items()}
+def topic_synonyms(setting: TopicSetting, topic: Topic, config: BrokerConfig) -> list[Synonym]:
+    """Return what determines the value of a topic's setting, the winner first."""
+    synonyms = default_synonyms(setting, config)
+    if setting.name in topic.settings:
+        own = Synonym(setting.name, topic.settings[setting.name], ConfigSource.TOPIC)
+        return [own, *synonyms]
+    return synonyms
 
 
-def config_source(setting: str, topic: Topic | None) -> ConfigSource:
-    """Return whether the value of `setting` is the topic's or the default."""
-    if topic is not None and setting in topic.settings:
-        return ConfigSource.TOPIC
-    return ConfigSource.DEFAULT
+def config_source(synonyms: list[Synonym]) -> ConfigSource:
+    """Return the source of a value with these synonyms."""
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT
 
 
 class ConfigHandlers:
@@ -93,10 +104,7 @@ class ConfigHandlers:
         resources = {(one.resource_type, one.resource_name): one for one in request.resources}
         return DescribeConfigsResponse(
             throttle_time_ms=0,
-            results=[
-                self._describe(resource, with_documentation=bool(request.include_documentation))
-                for resource in resources.values()
-            ],
+            results=[self._describe(resource, request) for resource in resources.values()],
         )
 
     def alter(
@@ -131,6 +139,7 @@ class ConfigHandlers:
         """Set or delete individual settings of each topic."""
 
         def change(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> _Change:
+            _check_unique(each.name for each in resource.configs)
             changes = [(each.name, each.config_operation, each.value) for each in resource.configs]
             return partial(_merged, changes)
 
@@ -157,7 +166,7 @@ class ConfigHandlers:
 
         def change_all() -> list[dict[str, Any]]:
             return [
-                _outcome(each, self._change(each, change(each), request.validate_only))
+                _outcome(each, self._change(each, change, request.validate_only))
                 for each in request.resources
             ]
 
@@ -166,13 +175,12 @@ class ConfigHandlers:
     def _describe(
         self,
         resource: DescribeConfigsRequest.DescribeConfigsResource,
-        *,
-        with_documentation: bool,
+        request: DescribeConfigsRequest,
     ) -> _Result:
         error: RequestRefused | None = None
         entries: Iterable[_Entry] = ()
         try:
-            entries = self._entries(resource, with_documentation=with_documentation)
+            entries = self._entries(resource.resource_type, resource.resource_name)
         except RequestRefused as refusal:
             error = refusal
         keys = resource.configuration_keys
@@ -182,51 +190,37 @@ class ConfigHandlers:
             error_message=message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[entry for entry in entries if keys is None or entry.name in keys],
+            configs=[
+                _reduced(entry, request) for entry in entries if not keys or entry.name in keys
+            ],
         )
 
-    def _entries(
-        self,
-        resource: DescribeConfigsRequest.DescribeConfigsResource,
-        *,
-        with_documentation: bool,
-    ) -> list[_Entry]:
-        if resource.resource_type == ResourceType.TOPIC:
-            topic = self._partitions.view.topic(resource.resource_name)
-            values = setting_values(log_config(self._config, topic))
+    def _entries(self, kind: int, name: str) -> list[_Entry]:
+        if kind == ResourceType.TOPIC:
+            topic = self._partitions.view.topic(name)
             return [
-                _topic_entry(name, value, topic, with_documentation=with_documentation)
-                for name, value in values.items()
+                _topic_entry(setting, topic, self._config) for setting in TOPIC_SETTINGS.values()
             ]
-        if resource.resource_type == ResourceType.BROKER:
-            if not resource.resource_name:
+        if kind == ResourceType.BROKER:
+            if not name:
                 # Cluster-wide defaults of brokers, which kafka-configs requests too; none exist.
                 return []
-            self._check_broker(resource.resource_name)
+            self._check_broker(name)
             return self._broker_entries()
-        raise InvalidRequest(f"resource type is {resource.resource_type}; allowed: 2 and 4")
+        if kind == ResourceType.BROKER_LOGGER:
+            self._check_broker(name)
+            return [_entry(each, SettingType.STRING, [level]) for each, level in _loggers()]
+        if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+            # Both belong to protocols that are not served, so nothing is configured.
+            return []
+        allowed = ", ".join(str(int(each)) for each in ResourceType)
+        raise InvalidRequest(f"resource type is {kind}; allowed: {allowed}")
 
     def _broker_entries(self) -> list[_Entry]:
-        names = (
-            ("broker.id", "broker_id"),
-            ("auto.create.topics.enable", "auto_create_topics"),
-            ("num.partitions", "num_partitions"),
-            ("max.connections", "connections_max"),
-            ("socket.request.max.bytes", "request_bytes_max"),
-            ("producer.id.expiration.s", "producer_id_expiration_s"),
-        )
+        endpoint = self._partitions.view.brokers.get(self._config.broker_id)
         return [
-            _Entry(
-                name=name,
-                value=_text(getattr(self._config, field)),
-                read_only=True,
-                config_source=ConfigSource.STATIC_BROKER,
-                is_sensitive=False,
-                synonyms=[],
-                config_type=STRING_TYPE,
-                documentation=None,
-            )
-            for name, field in names
+            _entry(setting.name, setting.kind, setting.synonyms)
+            for setting in broker_settings(self._config, endpoint)
         ]
 
     def _check_broker(self, name: str) -> None:
@@ -236,14 +230,14 @@ class ConfigHandlers:
     def _change(
         self,
         resource: _Resource,
-        change: _Change,
+        change: Callable[[Any], _Change],
         validate_only: bool,
     ) -> RequestRefused | None:
         apply = self._changes.check_change if validate_only else self._changes.change_settings
         try:
             if resource.resource_type != ResourceType.TOPIC:
                 raise InvalidRequest("broker settings cannot be altered; only topic settings can")
-            apply(resource.resource_name, change)
+            apply(resource.resource_name, change(resource))
         except RequestRefused as refusal:
             return refusal
         return None
@@ -263,36 +257,80 @@ def _replaced(settings: Settings, _present: Settings) -> Settings:
     return settings
 
 
+def _check_unique(names: Iterable[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidRequest(f"settings are named twice: {', '.join(twice)}")
+
+
 def _merged(changes: Iterable[tuple[str, int, str | None]], present: Settings) -> dict[str, str]:
     settings = dict(present)
     for name, operation, value in changes:
-        if name not in TOPIC_SETTINGS:
-            known = ", ".join(TOPIC_SETTINGS)
-            raise InvalidConfig(f"unknown topic setting {name!r}; known: {known}")
-        if operation == Operation.SET:
-            settings[name] = value or ""
-        elif operation == Operation.DELETE:
+        if operation == Operation.DELETE:
             settings.pop(name, None)
-        else:
+        elif operation == Operation.SET or name not in TOPIC_SETTINGS:
+            settings[name] = value or ""
+        elif TOPIC_SETTINGS[name].kind != SettingType.LIST:
             raise InvalidConfig(f"{name} is not a list; allowed: set and delete")
+        else:
+            settings[name] = _changed_list(name, operation, value or "", settings)
     return settings
 
 
-def _topic_entry(name: str, value: str, topic: Topic, *, with_documentation: bool) -> _Entry:
-    setting = TOPIC_SETTINGS[name]
-    source = config_source(name, topic)
+def _changed_list(name: str, operation: int, value: str, settings: Settings) -> str:
+    text = settings.get(name, str(LOG_CONFIG_DEFAULTS[TOPIC_SETTINGS[name].field]))
+    present, named = _elements(text), _elements(value)
+    if operation == Operation.APPEND:
+        return ",".join([*present, *(each for each in named if each not in present)])
+    if operation == Operation.SUBTRACT:
+        return ",".join(each for each in present if each not in named)
+    raise InvalidRequest(f"operation on {name} is {operation}; allowed: 0 to 3")
+
+
+def _elements(text: str) -> list[str]:
+    return [each for part in text.split(",") if (each := part.strip())]
+
+
+def _topic_entry(setting: TopicSetting, topic: Topic, config: BrokerConfig) -> _Entry:
+    synonyms = topic_synonyms(setting, topic, config)
+    default = setting_text(LOG_CONFIG_DEFAULTS[setting.field])
+    return _entry(setting.name, setting.kind, synonyms, default, setting.documentation)
+
+
+def _entry(
+    name: str,
+    kind: SettingType,
+    synonyms: list[Synonym],
+    default: str = "",
+    documentation: str | None = None,
+) -> _Entry:
+    source = config_source(synonyms)
     return _Entry(
         name=name,
-        value=value,
-        read_only=False,
+        value=synonyms[0].value if synonyms else default,
+        read_only=documentation is None,
         config_source=source,
         is_default=source == ConfigSource.DEFAULT,
         is_sensitive=False,
-        synonyms=[_Entry.DescribeConfigsSynonym(name=name, value=value, source=source)],
-        config_type=LONG_TYPE if setting.is_number else STRING_TYPE,
-        documentation=setting.documentation if with_documentation else None,
+        synonyms=[_Entry.DescribeConfigsSynonym(**each._asdict()) for each in synonyms],
+        config_type=kind,
+        documentation=documentation,
     )
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _reduced(entry: _Entry, request: DescribeConfigsRequest) -> _Entry:
+    """Remove what the request does not include."""
+    if not request.include_synonyms:
+        entry.synonyms = []
+    if not request.include_documentation:
+        entry.documentation = None
+    return entry
+
+
+def _loggers() -> Iterator[tuple[str, Synonym]]:
+    """Yield the loggers of the broker with their levels, by Kafka's names."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("logbroker")]
+    for name in ("root", *sorted(names)):
+        level = logging.getLogger(name).getEffectiveLevel()
+        text = _LEVELS.get(level, logging.getLevelName(level))
+        yield name, Synonym(name, text, ConfigSource.STATIC_BROKER)

@@ -25,11 +25,12 @@ from logbroker.errors import (
 from logbroker.registry.registry import Replicas
 from logbroker.registry.topic import Topic
 from logbroker.server.connection import Connection
-from logbroker.server.handlers.configs import config_source, setting_values
+from logbroker.server.handlers.configs import config_source, topic_synonyms
 from logbroker.server.leadership import log_config
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
 from logbroker.server.topic_changes import NewTopic, TopicChanges, TopicCreation
+from logbroker.topic_settings import TOPIC_SETTINGS, setting_values
 from logbroker.wire.error_codes import code_and_message
 
 BROKER_DEFAULT: Final = -1
@@ -180,13 +181,13 @@ class TopicHandlers:
             replication_factor=1,
             configs=[
                 _Created.CreatableTopicConfigs(
-                    name=setting,
-                    value=value,
+                    name=setting.name,
+                    value=values[setting.name],
                     read_only=False,
-                    config_source=config_source(setting, outcome),
+                    config_source=config_source(topic_synonyms(setting, outcome, self._config)),
                     is_sensitive=False,
                 )
-                for setting, value in values.items()
+                for setting in TOPIC_SETTINGS.values()
             ],
         )
 

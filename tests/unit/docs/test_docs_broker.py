@@ -12,8 +12,9 @@ from logbroker.cli.groups import groups
 from logbroker.cli.serve import serve
 from logbroker.cli.topic_admin import PartitionState
 from logbroker.cli.topics import topics
-from logbroker.config import _BROKER_RANGES, LOG_CONFIG_DEFAULTS, TOPIC_SETTINGS
+from logbroker.config import _BROKER_RANGES
 from logbroker.server.metrics.families import FAMILIES, PREFIX
+from logbroker.topic_settings import LOG_CONFIG_DEFAULTS, TOPIC_SETTINGS, setting_text
 from logbroker.wire.apis import SERVED
 from tests.unit.docs.doc_pages import page, shown, table
 
@@ -105,7 +106,7 @@ def test_every_field_of_a_described_partition_is_documented(
 
 def test_every_topic_setting_is_documented_with_its_default_and_range() -> None:
     wanted = {
-        name: (str(LOG_CONFIG_DEFAULTS[setting.field]), setting.allowed)
+        name: (setting_text(LOG_CONFIG_DEFAULTS[setting.field]), setting.allowed)
         for name, setting in TOPIC_SETTINGS.items()
     }
     documented = {

@@ -4,45 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from logbroker.config import TOPIC_SETTINGS, BrokerConfig, LogConfig, apply_topic_settings
-from logbroker.errors import ConfigurationError, InvalidConfig
-
-
-def test_every_topic_setting_is_a_field_whose_default_it_takes() -> None:
-    defaults = LogConfig()
-    texts = {name: str(getattr(defaults, each.field)) for name, each in TOPIC_SETTINGS.items()}
-
-    assert apply_topic_settings(defaults, texts) == defaults
-
-
-def test_settings_change_what_they_name_alone() -> None:
-    config = apply_topic_settings(LogConfig(), {"retention.ms": "60000", "flush.messages": "10"})
-
-    assert config == LogConfig(retention_ms=60_000, flush_messages=10)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("retention.ms", "-2"),
-        ("retention.ms", "soon"),
-        ("segment.bytes", "1023"),
-        ("segment.bytes", str(2**31)),
-        ("flush.messages", "0"),
-        ("message.timestamp.type", "createtime"),
-        ("max.message.bytes", ""),
-    ],
-)
-def test_a_value_out_of_range_is_reported_with_the_allowed_range(name: str, value: str) -> None:
-    with pytest.raises(InvalidConfig) as refused:
-        apply_topic_settings(LogConfig(), {name: value})
-
-    assert str(refused.value).startswith(f"{name} is {value!r}; allowed is ")
-
-
-def test_an_unknown_setting_is_refused_by_name() -> None:
-    with pytest.raises(InvalidConfig, match=r"unknown topic setting 'cleanup\.policy'; allowed: "):
-        apply_topic_settings(LogConfig(), {"cleanup.policy": "compact"})
+from logbroker.config import BrokerConfig, LogConfig
+from logbroker.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

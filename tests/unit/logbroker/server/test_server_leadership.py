@@ -47,7 +47,7 @@ class Stage:
             BrokerConfig(path, broker_id=HERE),
             self.logs,
             self.partitions,
-            FileDeletion(self.loop, self.disk, 3_600),
+            FileDeletion(self.loop, self.disk),
             self.led.append,
             lambda partition, reason: self.closed.append((partition, reason)),
         )
@@ -218,9 +218,10 @@ def test_settings_changed_while_the_broker_was_down_apply_when_it_leads_again(
 def test_unknown_settings_do_not_stop_the_broker(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.apply(topic(HERE, cleanup_policy="compact"))
+    stage.apply(topic(HERE, newer_setting="on", retention_ms="5000"))
     assert stage.served == ["events-0"]
-    assert "invalid settings, defaults are used topic=events" in caplog.text
+    assert stage.partitions.get("events", 0).log.config.retention_ms == 5_000
+    assert "invalid settings are ignored topic=events" in caplog.text
 
 
 def test_a_folder_that_cannot_be_created_is_a_storage_error_until_the_topic_is_deleted(

@@ -1,5 +1,6 @@
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from crc32c import crc32c
@@ -178,6 +179,25 @@ def test_the_log_rolls_by_the_records_own_time(new_log: OpenLog) -> None:
     for time_ms in (BASE_MS, BASE_MS + 1000, BASE_MS + 1001):
         log.append(batch(b"x", timestamps=[time_ms]), NOW_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_the_log_rolls_at_a_random_earlier_time_with_jitter(new_log: OpenLog) -> None:
+    log = new_log(segment_ms=1_000, segment_jitter_ms=1_000)
+    times = range(BASE_MS, BASE_MS + 20_000, 10)
+    append_all(log, (batch(b"x", timestamps=[time_ms]) for time_ms in times))
+    bases = [segment.base_offset for segment in log.segments]
+    spans_ms = [(after - before) * 10 for before, after in pairwise(bases)]
+    assert len(set(spans_ms)) > 1
+    assert max(spans_ms) <= 1_010
+
+
+def test_the_log_rolls_before_an_index_is_too_large(new_log: OpenLog) -> None:
+    log = new_log(segment_index_bytes=4096)
+    append_all(log, (batch(b"x" * 6_000) for _ in range(1_000)))
+    log.close()
+    indexes = [path for one in log.segments for path in one.paths[1:3]]
+    assert max(path.stat().st_size for path in indexes) <= 4096
+    assert len(log.segments) > 1
 
 
 def test_the_log_rolls_by_the_clock_when_records_have_no_time(new_log: OpenLog) -> None:
