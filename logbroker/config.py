@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Final, Literal
 
 from logbroker.errors import ConfigurationError
+from logbroker.listeners import (
+    ANY_HOST,
+    PORT_MAX,
+    ListenerConfig,
+    SecurityProtocol,
+    find_problems,
+)
 
 UNSET: Final = 2**63 - 1
 """Kafka's value for "never" or "unlimited" in a long setting."""
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
-
-ANY_HOST: Final = ("", "0.0.0.0", "::")  # noqa: S104  # compared with, never bound
-"""Listen addresses that clients cannot connect to."""
-
-PORT_MAX: Final = 65_535
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
@@ -86,6 +88,8 @@ class BrokerConfig:
     port: int = 9092
     advertised_host: str | None = None
     advertised_port: int | None = None
+    listeners: tuple[ListenerConfig, ...] = ()
+    """The listeners by name; without any, a PLAINTEXT listener at `host` and `port`."""
     broker_id: int = 0
     zookeeper: str | None = None
     zookeeper_session_timeout_s: float = 18.0
@@ -120,7 +124,8 @@ class BrokerConfig:
             for name, lowest, highest in _BROKER_RANGES
             if not lowest <= (value := getattr(self, name)) <= highest
         ]
-        if self.host in ANY_HOST and self.advertised_host is None:
+        problems += find_problems(self.listeners)
+        if not self.listeners and self.host in ANY_HOST and self.advertised_host is None:
             problems.append(
                 f"advertised_host is missing; with host {self.host!r} clients need an address to "
                 "connect to"
@@ -141,6 +146,20 @@ class BrokerConfig:
             )
         if problems:
             raise ConfigurationError("\n".join(problems))
+
+    @property
+    def served_listeners(self) -> tuple[ListenerConfig, ...]:
+        """The listeners to open, at least one; the first is the one that `host` stands for."""
+        return self.listeners or (
+            ListenerConfig(
+                SecurityProtocol.PLAINTEXT.value,
+                SecurityProtocol.PLAINTEXT,
+                self.host,
+                self.port,
+                self.advertised_host,
+                self.advertised_port,
+            ),
+        )
 
 
 _BROKER_RANGES: Final = (

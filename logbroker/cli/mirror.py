@@ -17,9 +17,9 @@ from logbroker.cli.server_command import (
     stop_on_signals,
     stop_on_stdin_close_option,
 )
-from logbroker.config import PORT_MAX
 from logbroker.errors import ConfigurationError
 from logbroker.json_log import configure_logging
+from logbroker.listeners import PORT_MAX
 from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
 from logbroker.option_group import option_group
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from logbroker.cli.formats import refuse
+from logbroker.cli.listener_options import listener_options, take_listener_settings
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
@@ -70,15 +71,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command()
-@click.option(
-    "--listen",
-    type=AddressParam(),
-    default="127.0.0.1:9092",
-    envvar="LOGBROKER_LISTEN",
-    show_default=True,
-    show_envvar=True,
-    help="Address to listen on; with port 0 the system chooses one.",
-)
+@listener_options
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -86,19 +79,6 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
     envvar="LOGBROKER_DATA_DIR",
     show_envvar=True,
     help="Directory of the log.",
-)
-@click.option(
-    "--advertised-host",
-    envvar="LOGBROKER_ADVERTISED_HOST",
-    show_envvar=True,
-    help="Host name for clients. Default: the listening host.",
-)
-@click.option(
-    "--advertised-port",
-    type=int,
-    envvar="LOGBROKER_ADVERTISED_PORT",
-    show_envvar=True,
-    help="Port for clients. Default: the listening port.",
 )
 @click.option(
     "--zookeeper",
@@ -133,7 +113,6 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 @stop_on_stdin_close_option
 @_number_options
 def serve(
-    listen: tuple[str, int],
     metrics_listen: tuple[str, int] | None,
     topic_configs: tuple[str, ...],
     log_format: str,
@@ -147,13 +126,12 @@ def serve(
     from logbroker.server.broker import Broker
 
     configure_logging(log_format, root_level=logging.INFO)
-    host, port = listen
-    metrics = metrics_address(host, settings["metrics_port"], metrics_listen)
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        defaults = _topic_defaults(topic_configs)
-        config = BrokerConfig(host=host, port=port, topic_defaults=defaults, **settings)
+        settings |= take_listener_settings(settings)
+        metrics = metrics_address(settings["host"], settings["metrics_port"], metrics_listen)
+        config = BrokerConfig(topic_defaults=_topic_defaults(topic_configs), **settings)
         broker = Broker(config)
         if metrics is not None:
             broker.serve_metrics(*metrics)
@@ -162,7 +140,7 @@ def serve(
     stop_on_signals(broker.stop)
     if stop_on_stdin_close:
         stop_at_end_of_stdin(broker.stop)
-    click.echo(f"logbroker ready on {host}:{broker.port}", err=True)
+    click.echo(f"logbroker ready on {config.host}:{broker.port}", err=True)
     try:
         broker.run()
     except StorageFailed as error:

@@ -2,13 +2,15 @@
 
 import base64
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Self
 from uuid import UUID, uuid4
 
 from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
+from logbroker.listeners import ListenerAddress, SecurityProtocol
 from logbroker.registry.topic import Topic
 
 COORDINATION_SLOTS: Final = 16
@@ -20,11 +22,31 @@ It never changes in the life of a cluster. Several slots per broker spread the g
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """The address at which clients reach a broker."""
+    """The addresses at which clients reach a broker: that of its first listener, and all.
+
+    Without `listeners`, the address is that of a PLAINTEXT listener.
+    """
 
     broker_id: int
     host: str
     port: int
+    listeners: tuple[ListenerAddress, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Add the only listener if none is given."""
+        if not self.listeners:
+            protocol = SecurityProtocol.PLAINTEXT
+            only = ListenerAddress(protocol.value, protocol, self.host, self.port)
+            object.__setattr__(self, "listeners", (only,))
+
+    @classmethod
+    def of(cls, broker_id: int, listeners: Sequence[ListenerAddress]) -> Self:
+        """Return the endpoint of a broker with these listeners, at least one."""
+        return cls(broker_id, listeners[0].host, listeners[0].port, tuple(listeners))
+
+    def at(self, listener: str) -> ListenerAddress | None:
+        """Return the address of a listener by its name; None if the broker does not have it."""
+        return next((each for each in self.listeners if each.name == listener), None)
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,25 @@ class ClusterView:
     topics: Mapping[str, Topic]
     coordinators: Mapping[int, int] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
+
+    @cached_property
+    def _by_listener(self) -> dict[str, "ClusterView"]:
+        return {}
+
+    def at_listener(self, listener: str) -> "ClusterView":
+        """Return the view for clients of a listener: each broker has that listener's address.
+
+        Brokers without the listener are missing, as if they were down: Kafka does the same.
+        """
+        if listener not in self._by_listener:
+            addresses = {number: broker.at(listener) for number, broker in self.brokers.items()}
+            brokers = {
+                number: BrokerEndpoint(number, address.host, address.port, (address,))
+                for number, address in addresses.items()
+                if address is not None
+            }
+            self._by_listener[listener] = replace(self, brokers=MappingProxyType(brokers))
+        return self._by_listener[listener]
 
     @cached_property
     def _names_by_id(self) -> dict[UUID, str]:

@@ -68,7 +68,7 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The listening port; chosen by the system if the setting is 0."""
+        """The port of the first listener; chosen by the system if the setting is 0."""
         return self._listener.port
 
     def run(self) -> None:
@@ -170,8 +170,6 @@ class Broker:
         group_admin = GroupAdminHandlers(self._coordinator)
         offsets = CommittedOffsetHandlers(self._coordinator, partitions)
         handlers: dict[ApiKey, Handler] = {
-            ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
-            ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
             ApiKey.LIST_GROUPS: group_admin.list_groups,
             ApiKey.DESCRIBE_GROUPS: group_admin.describe_groups,
             ApiKey.DELETE_RECORDS: logs.delete_records,
@@ -184,6 +182,8 @@ class Broker:
         }
         async_handlers: dict[ApiKey, AsyncHandler] = {
             ApiKey.METADATA: cluster.metadata,
+            ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+            ApiKey.FIND_COORDINATOR: cluster.find_coordinator,
             ApiKey.CREATE_TOPICS: topics.create_topics,
             ApiKey.DELETE_TOPICS: topics.delete_topics,
             ApiKey.CREATE_PARTITIONS: topics.create_partitions,
@@ -211,12 +211,7 @@ class Broker:
         )
 
     def _endpoint(self) -> BrokerEndpoint:
-        config = self._config
-        return BrokerEndpoint(
-            config.broker_id,
-            config.advertised_host or config.host,
-            config.advertised_port or self.port,
-        )
+        return BrokerEndpoint.of(self._config.broker_id, self._listener.addresses)
 
     def _end_turn(self) -> None:
         """Write the staged batches, then compact receive buffers and send responses.

@@ -63,6 +63,13 @@ class RequestLimits(NamedTuple):
     requests_in_flight_max: int
 
 
+class ConnectionOrigin(NamedTuple):
+    """Where a connection comes from: the client's address with port, and the listener's name."""
+
+    peer: str
+    listener: str
+
+
 class Connection:
     """A socket with its receive buffer and its response queue.
 
@@ -73,7 +80,7 @@ class Connection:
     def __init__(
         self,
         sock: socket.socket,
-        peer: str,
+        origin: ConnectionOrigin,
         loop: SocketLoop,
         read_pool: WorkerPool,
         dispatcher: Dispatcher,
@@ -81,8 +88,9 @@ class Connection:
         limits: RequestLimits,
         on_close: Callable[["Connection"], None],
     ) -> None:
-        self.peer = peer
-        self.client_host = host_of(peer)
+        self.peer = origin.peer
+        self.listener = origin.listener
+        self.client_host = host_of(origin.peer)
         self.principal: Principal = ANONYMOUS
         self.buffer = ReceiveBuffer(frame_bytes_max=limits.request_bytes_max)
         self.responses = ResponseQueue()

@@ -1,14 +1,20 @@
-"""The listening socket and its open connections."""
+"""The listening sockets of a broker and their open connections."""
 
 import errno
 import logging
 import socket
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError
-from logbroker.server.connection import Connection, Dispatcher, RequestLimits
+from logbroker.listeners import ListenerAddress, ListenerConfig
+from logbroker.server.connection import (
+    Connection,
+    ConnectionOrigin,
+    Dispatcher,
+    RequestLimits,
+)
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.worker_pool import WorkerPool
@@ -24,20 +30,50 @@ ACCEPT_PAUSE_S: Final = 1.0
 OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
+class BoundListener(NamedTuple):
+    """A listener and its bound socket."""
+
+    config: ListenerConfig
+    sock: socket.socket
+
+    @property
+    def port(self) -> int:
+        """The bound port."""
+        return int(self.sock.getsockname()[1])
+
+    @property
+    def advertised(self) -> ListenerAddress:
+        """The address at which clients reach this listener."""
+        config = self.config
+        return ListenerAddress(
+            config.name,
+            config.protocol,
+            config.advertised_host or config.host,
+            config.advertised_port or self.port,
+        )
+
+
 class Listener:
-    """Accepts connections up to the limit; iterates over the open ones."""
+    """Accepts connections on every listener, up to the limit; iterates over the open ones."""
 
     def __init__(self, config: BrokerConfig, loop: SocketLoop) -> None:
-        """Bind the address, so that a conflict is found before anything else is done.
+        """Bind every address, so that a conflict is found before anything else is done.
 
         Raises:
-            ConfigurationError: the address cannot be bound.
+            ConfigurationError: an address cannot be bound.
         """
         self._config = config
         self._limits = RequestLimits(config.request_bytes_max, config.requests_in_flight_max)
         self._loop = loop
         self._connections: set[Connection] = set()
-        self._sock = _bind(config.host, config.port)
+        self._bound: list[BoundListener] = []
+        try:
+            for each in config.served_listeners:
+                self._bound.append(BoundListener(each, _bind(each.host, each.port)))
+        except ConfigurationError:
+            for bound in self._bound:
+                bound.sock.close()
+            raise
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._connections)
@@ -46,55 +82,72 @@ class Listener:
         return len(self._connections)
 
     @property
+    def addresses(self) -> list[ListenerAddress]:
+        """The advertised address of every listener, in the order of the settings."""
+        return [bound.advertised for bound in self._bound]
+
+    @property
     def port(self) -> int:
-        """The bound port."""
-        return int(self._sock.getsockname()[1])
+        """The bound port of the first listener."""
+        return self._bound[0].port
 
     def start(self, dispatcher: Dispatcher, read_pool: WorkerPool, counters: Counters) -> None:
         """Listen; `dispatcher` handles the received requests."""
         self._dispatcher = dispatcher
         self._read_pool = read_pool
         self._counters = counters
-        self._sock.listen(BACKLOG)
-        self._loop.register(self._sock, READ, self._accept)
+        for bound in self._bound:
+            bound.sock.listen(BACKLOG)
+            self._watch(bound)
+            log.info(
+                "listening listener=%s protocol=%s host=%s port=%d",
+                bound.config.name,
+                bound.config.protocol,
+                bound.config.host,
+                bound.port,
+            )
 
     def close(self) -> None:
-        """Close the listening socket and every connection."""
-        self._loop.unregister(self._sock)
-        self._sock.close()
+        """Close the listening sockets and every connection."""
+        for bound in self._bound:
+            self._loop.unregister(bound.sock)
+            bound.sock.close()
         for connection in list(self._connections):
             connection.close()
 
-    def _accept(self, _events: int) -> None:
+    def _watch(self, bound: BoundListener) -> None:
+        self._loop.register(bound.sock, READ, lambda _events: self._accept(bound))
+
+    def _accept(self, bound: BoundListener) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
-                sock, address = self._sock.accept()
+                sock, address = bound.sock.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
                     continue  # the client disconnected before the accept
                 log.error("cannot accept for %.0f s: %s", ACCEPT_PAUSE_S, error)
-                self._pause()
+                self._pause(bound)
                 return
+            origin = ConnectionOrigin(f"{address[0]}:{address[1]}", bound.config.name)
             try:
-                self._open(sock, f"{address[0]}:{address[1]}")
+                self._open(sock, origin)
             except OSError as error:
                 log.warning("rejected peer=%s reason=%s", address[0], error)
                 sock.close()
 
-    def _pause(self) -> None:
+    def _pause(self, bound: BoundListener) -> None:
         """Pause accepting: while no descriptor is free, every accept would fail."""
-        self._loop.unregister(self._sock)
-        resume_s = self._loop.now_s + ACCEPT_PAUSE_S
-        self._loop.call_at(resume_s, lambda: self._loop.register(self._sock, READ, self._accept))
+        self._loop.unregister(bound.sock)
+        self._loop.call_at(self._loop.now_s + ACCEPT_PAUSE_S, lambda: self._watch(bound))
 
-    def _open(self, sock: socket.socket, peer: str) -> None:
+    def _open(self, sock: socket.socket, origin: ConnectionOrigin) -> None:
         if len(self._connections) >= self._config.connections_max:
             self._counters.connections_rejected += 1
             log.warning(
                 "rejected peer=%s reason=connection limit reached connections=%d",
-                peer,
+                origin.peer,
                 len(self._connections),
             )
             sock.close()
@@ -105,7 +158,7 @@ class Listener:
         self._connections.add(
             Connection(
                 sock,
-                peer,
+                origin,
                 self._loop,
                 self._read_pool,
                 self._dispatcher,

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
+from logbroker.listeners import parse_address
 from logbroker.registry.cluster import BrokerEndpoint
 from logbroker.registry.topic import Topic
 from logbroker.storage.identity import encode_uuid
@@ -20,7 +21,6 @@ from logbroker.storage.identity import encode_uuid
 BROKER_VERSION: Final = 5
 TOPIC_VERSION: Final = 3
 NO_JMX: Final = -1
-LISTENER: Final = "PLAINTEXT"
 
 BROKER_ID_MAX: Final = 2**31 - 1
 PORT_MAX: Final = 2**16 - 1
@@ -41,7 +41,6 @@ class Registration:
 def format_broker(registration: Registration, timestamp_ms: int) -> bytes:
     """Encode `/brokers/ids/<id>`."""
     endpoint = registration.endpoint
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return _encode(
         {
             "version": BROKER_VERSION,
@@ -49,8 +48,10 @@ def format_broker(registration: Registration, timestamp_ms: int) -> bytes:
             "port": endpoint.port,
             "jmx_port": NO_JMX,
             "timestamp": str(timestamp_ms),
-            "endpoints": [f"{LISTENER}://{host}:{endpoint.port}"],
-            "listener_security_protocol_map": {LISTENER: LISTENER},
+            "endpoints": [str(each) for each in endpoint.listeners],
+            "listener_security_protocol_map": {
+                each.name: each.protocol.value for each in endpoint.listeners
+            },
             "features": {},
             "directory_id": registration.directory_id,
         }
@@ -58,17 +59,23 @@ def format_broker(registration: Registration, timestamp_ms: int) -> bytes:
 
 
 def parse_broker(broker_id: int, content: bytes) -> Registration:
-    """Decode a broker's registration.
+    """Decode a broker's registration; without endpoints it has one listener, PLAINTEXT.
 
     Raises:
-        ValueError: host or port is missing or malformed.
+        ValueError: host, port or an endpoint is missing or malformed.
     """
     fields = _decode(content)
     try:
+        protocols = {str(name): str(each) for name, each in _protocols(fields).items()}
         endpoint = BrokerEndpoint(
-            _broker_id(broker_id), _host(str(fields["host"])), _port(fields["port"])
+            _broker_id(broker_id),
+            _host(str(fields["host"])),
+            _port(fields["port"]),
+            tuple(parse_address(str(each), protocols) for each in fields.get("endpoints", ())),
         )
-    except _WRONG as error:
+        for each in endpoint.listeners:
+            _host(each.host)
+    except (*_WRONG, AttributeError) as error:
         raise ValueError(f"host and port cannot be read: {error}") from None
     directory_id = fields.get("directory_id")
     return Registration(endpoint, None if directory_id is None else str(directory_id))
@@ -202,6 +209,11 @@ def _decode(content: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError(f"{content[:80]!r} is not a JSON object")
     return fields
+
+
+def _protocols(fields: dict[str, Any]) -> dict[str, Any]:
+    protocols: dict[str, Any] = fields.get("listener_security_protocol_map", {})
+    return protocols
 
 
 # Values must fit the fields of the protocol, or no response could be encoded.

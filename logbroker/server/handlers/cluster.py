@@ -86,7 +86,8 @@ class ClusterHandlers:
         self._creation = creation
         self._auto_create = auto_create
         self._num_partitions = num_partitions
-        self._all_topics: CachedMetadata | None = None
+        self._all_topics: dict[str, CachedMetadata] = {}
+        """The cached responses of the newest view, by listener."""
 
     def metadata(
         self,
@@ -100,18 +101,25 @@ class ClusterHandlers:
         """
         missing = self._missing_topics(request)
         if not missing:
-            respond(self._metadata(request, {}))
+            respond(self._metadata(request, connection, {}))
             return
         wanted = [NewTopic(name, self._num_partitions, {}) for name in missing]
         self._creation.create(
-            connection, wanted, lambda outcomes: respond(self._metadata(request, outcomes))
+            connection,
+            wanted,
+            lambda outcomes: respond(self._metadata(request, connection, outcomes)),
         )
 
-    def describe_cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """Return the brokers (KIP-700)."""
-        view = self._partitions.view
+    def describe_cluster(
+        self,
+        request: DescribeClusterRequest,
+        connection: Connection,
+        respond: Callable[[DescribeClusterResponse], None],
+    ) -> None:
+        """Return the brokers with their addresses for this client (KIP-700)."""
+        view = self._view_for(connection)
         is_known = request.endpoint_type in (None, BROKER_ENDPOINTS)
-        return DescribeClusterResponse(
+        response = DescribeClusterResponse(
             throttle_time_ms=0,
             error_code=0 if is_known else MISMATCHED_ENDPOINT_TYPE,
             error_message=None if is_known else "this broker has no controller endpoints",
@@ -129,18 +137,24 @@ class ClusterHandlers:
                 for broker in view.brokers.values()
             ],
         )
+        respond(response)
 
-    def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    def find_coordinator(
+        self,
+        request: FindCoordinatorRequest,
+        connection: Connection,
+        respond: Callable[[FindCoordinatorResponse], None],
+    ) -> None:
         """Return the coordinator of a group, or (from v4) of many groups.
 
         Transactions have no coordinator; clients that do not use them continue without it.
         """
-        view, kind = self._partitions.view, request.key_type or GROUP
+        view, kind = self._view_for(connection), request.key_type or GROUP
         has_many = (request.version or 0) >= FIRST_WITH_MANY_KEYS
         broker, code, reason = (
             (NO_ENDPOINT, 0, None) if has_many else _find_coordinator(view, kind, request.key or "")
         )
-        return FindCoordinatorResponse(
+        response = FindCoordinatorResponse(
             throttle_time_ms=0,
             error_code=code,
             error_message=reason,
@@ -152,6 +166,11 @@ class ClusterHandlers:
                 for key in (request.coordinator_keys if has_many else ())
             ],
         )
+        respond(response)
+
+    def _view_for(self, connection: Connection) -> ClusterView:
+        """Return the view with the addresses of the listener that the client came by."""
+        return self._partitions.view.at_listener(connection.listener)
 
     def _missing_topics(self, request: MetadataRequest) -> list[str]:
         """Return the requested names to auto-create, without duplicates."""
@@ -162,14 +181,15 @@ class ClusterHandlers:
         return [name for name in names if name is not None and name not in known]
 
     def _metadata(
-        self, request: MetadataRequest, outcomes: Outcomes
+        self, request: MetadataRequest, connection: Connection, outcomes: Outcomes
     ) -> MetadataResponse | CachedMetadata:
-        view = self._partitions.view
+        view = self._view_for(connection)
         wanted = request.topics
         if wanted is None or (request.version == 0 and not wanted):
-            if self._all_topics is None or self._all_topics.view is not view:
-                self._all_topics = CachedMetadata(view)
-            return self._all_topics
+            cached = self._all_topics.get(connection.listener)
+            if cached is None or cached.view is not view:
+                cached = self._all_topics[connection.listener] = CachedMetadata(view)
+            return cached
         # Without duplicates: a response may be thousands of times as long as the name.
         requested = dict.fromkeys((each.name, each.topic_id or NO_ID) for each in wanted)
         return _response(view, [_find_topic(*each, view, outcomes) for each in requested])

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from logbroker.listeners import ListenerAddress, parse_listeners
 from logbroker.registry.cluster import BrokerEndpoint
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import (
@@ -50,6 +51,36 @@ def test_an_address_of_ip6_has_brackets_where_a_port_follows_it() -> None:
     content = format_broker(Registration(BrokerEndpoint(3, "::1", 9092), "d"), NOW_MS)
     assert json.loads(content)["endpoints"] == ["PLAINTEXT://[::1]:9092"]
     assert parse_broker(3, content).endpoint == BrokerEndpoint(3, "::1", 9092)
+
+
+def test_every_listener_is_registered_and_read() -> None:
+    listeners = parse_listeners("PLAINTEXT://h:1,OUT://[::1]:2", "OUT:PLAINTEXT")
+    addresses = [ListenerAddress(*each[:4]) for each in listeners]
+    content = format_broker(Registration(BrokerEndpoint.of(3, addresses), "d"), NOW_MS)
+    assert json.loads(content)["listener_security_protocol_map"] == {
+        "PLAINTEXT": "PLAINTEXT",
+        "OUT": "PLAINTEXT",
+    }
+    endpoint = parse_broker(3, content).endpoint
+    assert endpoint.at("OUT") == addresses[1]
+    assert endpoint.at("OTHER") is None
+    assert (endpoint.host, endpoint.port) == ("h", 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"endpoints": ["OUT://h:1"]},
+        {"endpoints": ["PLAINTEXT://h"]},
+        {"endpoints": 7},
+        {"endpoints": [f"PLAINTEXT://{'h' * 256}:1"]},
+        {"endpoints": ["OUT://h:1"], "listener_security_protocol_map": 7},
+        {"endpoints": ["OUT://h:1"], "listener_security_protocol_map": {"OUT": "TLS"}},
+    ],
+)
+def test_a_listener_that_cannot_be_read_is_rejected(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_broker(3, json.dumps({"host": "h", "port": 1, **fields}).encode())
 
 
 def test_a_broker_of_kafkas_is_read() -> None:

@@ -8,10 +8,16 @@ from uuid import UUID
 
 import pytest
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 
 from logbroker.config import BrokerConfig
-from logbroker.registry.cluster import BrokerEndpoint, ClusterView
+from logbroker.listeners import parse_listeners
+from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
@@ -147,6 +153,49 @@ def test_errors_of_the_whole_cluster_are_counted_in_each_answer(
     ask(broker, connection, 9, "events", "absent")
     errors = {code: count for (_, code), count in broker._counters.errors.items()}
     assert errors == {LEADER_NOT_AVAILABLE: 3, UNKNOWN_TOPIC_OR_PARTITION: 1}
+
+
+def test_each_listener_answers_with_its_own_addresses(tmp_path: Path) -> None:
+    listeners = parse_listeners(
+        "PLAINTEXT://127.0.0.1:0,OUT://127.0.0.1:0", "OUT:PLAINTEXT", "OUT://here.example:19092"
+    )
+    broker = Broker(BrokerConfig(tmp_path / "log", listeners=listeners))
+    broker._loop._on_turn_end = broker._end_turn
+    inside, out = broker._listener.addresses
+    outside = out._replace(host="there.example")
+    brokers = {
+        HERE: BrokerEndpoint.of(HERE, [inside, out]),
+        THERE: BrokerEndpoint.of(THERE, [outside]),
+    }
+    view = replace(broker._registry.view, brokers=brokers, topics={"events": EVENTS})
+    view = replace(view, coordinators=dict.fromkeys(range(COORDINATION_SLOTS), HERE))
+    broker._membership._queue_view(view)
+    broker._loop._turn()
+    seen = []
+    for bound in broker._listener._bound:
+        with RawConnection(f"127.0.0.1:{bound.port}") as connection:
+            broker._loop._turn()
+            metadata = ask(broker, connection, 9)
+            connection.send(DescribeClusterRequest(), 0)
+            broker._loop._turn()
+            cluster = connection.receive(DescribeClusterResponse, 0)[1]
+            connection.send(FindCoordinatorRequest(key="g", key_type=0), 2)
+            broker._loop._turn()
+            coordinator = connection.receive(FindCoordinatorResponse, 2)[1]
+            named = [(each.node_id, each.host, each.port) for each in metadata.brokers]
+            assert [(each.broker_id, each.host, each.port) for each in cluster.brokers] == named
+            assert (coordinator.node_id, coordinator.host, coordinator.port) == named[0]
+            leaders = [each.leader_id for each in metadata.topics[0].partitions]
+            seen.append((named, leaders))
+    broker._close()
+    assert seen == [
+        # The other broker has no such listener.
+        ([(HERE, "127.0.0.1", inside.port)], [HERE, -1, -1]),
+        (
+            [(HERE, "here.example", 19092), (THERE, "there.example", 19092)],
+            [HERE, THERE, -1],
+        ),
+    ]
 
 
 def test_unknown_topics_are_reported_by_name_and_by_id(
