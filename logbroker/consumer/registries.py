@@ -302,7 +302,9 @@ def _parse_registration(consumer_id: str, value: bytes) -> dict[str, int]:
 
 def _parse_offset(tp: TopicPartition, value: bytes | None) -> int | None:
     try:
-        return None if value is None else parse_offset(value.decode()).offset
+        offset = None if value is None else parse_offset(value.decode()).offset
+        # A negative offset is a request to start as without one.
+        return None if offset is None or offset < 0 else offset
     except ValueError as error:
         _log.error("ignored malformed offset partition=%s: %s", tp, error)
         return None

@@ -17,6 +17,7 @@ from logbroker.groups.stored import (
 
 VERSION: Final = 1
 OFFSET_MAX: Final = 2**63 - 1
+OFFSET_MIN: Final = -(2**63)
 
 
 def format_offset(committed: CommittedOffset) -> str:
@@ -33,13 +34,15 @@ def format_offset(committed: CommittedOffset) -> str:
 
 
 def parse_offset(text: str) -> CommittedOffset:
-    """Decode an offset, with or without further fields.
+    """Decode an offset, with or without further fields; clients may commit negative ones.
 
     Raises:
         ValueError: the text does not start with an offset, or the JSON is malformed.
     """
     number, _, more = text.partition(" ")
-    if not (number.isascii() and number.isdigit()) or int(number) > OFFSET_MAX:
+    digits = number.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit()
+    if not is_number or not OFFSET_MIN <= int(number) <= OFFSET_MAX:
         raise ValueError(f"{text!r} does not start with an offset")
     fields = json.loads(more) if more else {}
     try:

@@ -148,6 +148,17 @@ def test_a_deletion_by_name_or_by_id_returns_both(admin: RawConnection, topic: s
     ]
 
 
+def test_a_deletion_by_name_and_id_deletes_nothing(admin: RawConnection, topic: str) -> None:
+    asked = [
+        DeleteTopicsRequest.DeleteTopicState(name=topic, topic_id=uuid4()),
+        DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=UUID(int=0)),
+    ]
+    request = DeleteTopicsRequest(topics=asked, timeout_ms=30_000)
+    answer = admin.ask(request, DeleteTopicsResponse, 6)
+    assert [each.error_code for each in answer.responses] == [INVALID_REQUEST] * 2
+    assert topic_id(admin, topic) is not None
+
+
 def topic_id(connection: RawConnection, topic: str) -> UUID | None:
     """The id of a topic that is there."""
     wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]

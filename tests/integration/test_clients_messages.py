@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from confluent_kafka import KafkaError as ConfluentError
+from confluent_kafka import KafkaException, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
@@ -17,6 +19,7 @@ from tests.support.kafka.stock_clients import (
     StockClient,
     sample_records,
 )
+from tests.support.processes.waiting import DEADLINE_S
 
 START_MS = 1_700_000_000_000
 COUNT = 60
@@ -145,6 +148,16 @@ def test_a_transactional_producer_is_rejected_at_once(
     settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "transfers"}
     with (
         closing(KafkaProducer(**settings)) as producer,
-        pytest.raises(KafkaError, match="Error 42"),
+        pytest.raises(KafkaError, match="TransactionalIdAuthorizationFailed"),
     ):
         producer.init_transactions()
+
+
+def test_librdkafka_does_not_retry_transactions(broker: BrokerProcess) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "transfers"}
+    producer = Producer(settings)
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(DEADLINE_S)
+    error = refused.value.args[0]
+    assert error.fatal()
+    assert error.code() == ConfluentError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -47,6 +47,8 @@ from tests.support.kafka.raw_group import (
 )
 from tests.support.processes.waiting import DEADLINE_S, until
 
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+
 OPTIONS = ("--group-initial-rebalance-delay-ms", "0", "--group-max-size", "3")
 EVENTS = ("events", 0)
 
@@ -118,11 +120,19 @@ def test_a_new_member_gets_its_id_first(version: int, member: RawMember) -> None
 
 
 @pytest.mark.parametrize("group_id", ["", 256 * "g"])
-def test_a_group_id_must_not_be_empty_or_too_long(group_id: str, member: RawMember) -> None:
+def test_a_group_with_members_needs_an_id_that_is_not_too_long(
+    group_id: str, member: RawMember
+) -> None:
     assert member.join(group=group_id).error_code == INVALID_GROUP_ID
     assert member.sync(group=group_id).error_code == INVALID_GROUP_ID
     assert member.heartbeat(group=group_id) == INVALID_GROUP_ID
     assert member.leave(group=group_id).error_code == INVALID_GROUP_ID
+    member.group = group_id
+    assert offset_delete(member, [EVENTS]) == (INVALID_GROUP_ID, {})
+
+
+def test_a_group_id_must_not_be_too_long(member: RawMember) -> None:
+    group_id = 256 * "g"
     assert member.commit({EVENTS: 1}, group=group_id) == {EVENTS: INVALID_GROUP_ID}
     assert member.fetch(None, group=group_id).error_code == INVALID_GROUP_ID
     assert delete_groups(member, group_id) == {group_id: INVALID_GROUP_ID}
@@ -238,7 +248,17 @@ def test_metadata_of_an_offset_is_stored_and_limited(member: RawMember) -> None:
     (found,) = topic.partitions
     assert (found.committed_offset, found.committed_leader_epoch) == (5, 3)
     assert found.metadata == 4_096 * "\u00fc"
-    assert member.commit({EVENTS: -1}) == {EVENTS: INVALID_REQUEST}
+
+
+def test_a_negative_offset_is_kept_as_it_is(member: RawMember) -> None:
+    assert member.commit({EVENTS: -2}) == {EVENTS: NONE}
+    assert member.committed(*EVENTS) == -2
+
+
+def test_offsets_may_be_committed_without_a_group_id(member: RawMember) -> None:
+    assert member.commit({EVENTS: 7}, group="") == {EVENTS: NONE}
+    assert offsets_in(member.fetch({"events": [0]}, group="").topics) == {EVENTS: 7}
+    assert offsets_in(member.fetch({"events": [0]}, 1, group="").topics) == {EVENTS: 7}
 
 
 def test_a_client_outside_the_group_may_commit_if_it_has_no_members(member: RawMember) -> None:
@@ -257,7 +277,7 @@ def test_an_uncommitted_offset_is_minus_one(member: RawMember) -> None:
 
 
 def test_version_1_returns_an_error_with_each_partition(member: RawMember) -> None:
-    (topic,) = member.fetch({"events": [0, 1]}, 1, group="").topics
+    (topic,) = member.fetch({"events": [0, 1]}, 1, group=256 * "g").topics
     assert [each.error_code for each in topic.partitions] == 2 * [INVALID_GROUP_ID]
 
 
@@ -269,7 +289,7 @@ def test_many_groups_are_fetched_in_one_request(member: RawMember, group: str) -
     request = OffsetFetchRequest(
         groups=[
             wanted(group_id=f"{group}-2", topics=None),
-            wanted(group_id="", topics=None),
+            wanted(group_id=256 * "g", topics=None),
             wanted(group_id=group, topics=[topic(name="events", partition_indexes=[1, 0])]),
         ],
         require_stable=False,
@@ -279,7 +299,7 @@ def test_many_groups_are_fetched_in_one_request(member: RawMember, group: str) -
         (each.group_id, each.error_code, offsets_in(each.topics)) for each in answer.groups
     ] == [
         (f"{group}-2", NONE, {("events", 2): 2}),
-        ("", INVALID_GROUP_ID, {}),
+        (256 * "g", INVALID_GROUP_ID, {}),
         (group, NONE, {("events", 1): -1, EVENTS: 1}),
     ]
     nothing = OffsetFetchRequest(groups=[], require_stable=False)
@@ -366,16 +386,18 @@ def test_the_coordinator_of_each_group_is_this_broker(
         assert [each.key for each in found] == ["a", "b"]
 
 
-@pytest.mark.parametrize("kind", [1, 2, -1])
-def test_other_coordinator_types_are_rejected(kind: int, member: RawMember) -> None:
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(1, TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, INVALID_REQUEST), (-1, INVALID_REQUEST)],
+)
+def test_other_coordinator_types_are_rejected(kind: int, code: int, member: RawMember) -> None:
     for version in (1, 4):
         request = FindCoordinatorRequest(key="a", key_type=kind, coordinator_keys=["a"])
         answer = member.connection.ask(request, FindCoordinatorResponse, version)
         (found,) = answer.coordinators if version >= 4 else [answer]
         coordinator = (found.error_code, found.node_id, found.host, found.port)
-        # Clients retry COORDINATOR_NOT_AVAILABLE forever; for INVALID_REQUEST they report that
-        # there are no transactions.
-        assert coordinator == (INVALID_REQUEST, -1, "", -1)
+        # Clients retry COORDINATOR_NOT_AVAILABLE forever.
+        assert coordinator == (code, -1, "", -1)
 
 
 def test_a_connection_that_waits_for_a_rebalance_is_not_idle(tmp_path: Path) -> None:

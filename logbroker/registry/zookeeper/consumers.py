@@ -83,7 +83,13 @@ def _read_group(tree: _Tree, name: str) -> PaperGroup:
     return PaperGroup(
         consumers=[PaperConsumer(_last(node), streams[node]) for node in sorted(streams)],
         owners=_read_places(tree, f"{paths.group(name)}/owners", str),
-        offsets=_read_places(tree, paths.offsets(name), lambda text: parse_offset(text).offset),
+        offsets={
+            tp: offset
+            for tp, offset in _read_places(
+                tree, paths.offsets(name), lambda text: parse_offset(text).offset
+            ).items()
+            if offset >= 0
+        },
     )
 
 

@@ -20,8 +20,14 @@ SLOTS: Final = "/logbroker/coordination"
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")
 
 
+_EMPTY: Final = "%"
+"""The node of the empty group id; no other name is encoded like this."""
+
+
 def node_name(name: str) -> str:
     """Encode any name as the name of a node; usual names stay unchanged."""
+    if not name:
+        return _EMPTY
     # ZooKeeper rejects these names, because they are relative path elements.
     if name in (".", ".."):
         return name.replace(".", "%2E")
@@ -30,7 +36,7 @@ def node_name(name: str) -> str:
 
 def name_of_node(node: str) -> str | None:
     """Decode the name of a node; None if `node_name` cannot have produced it."""
-    name = unquote(node, errors="replace")
+    name = "" if node == _EMPTY else unquote(node, errors="replace")
     return name if node_name(name) == node else None
 
 

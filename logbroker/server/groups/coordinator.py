@@ -59,11 +59,21 @@ SESSION_UNCONFIRMED: Final = "the ZooKeeper session is not confirmed"
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
+def check_has_name(group_id: str) -> None:
+    """Reject the empty group id, which only commits, fetches and administers offsets, as in Kafka.
+
+    Raises:
+        InvalidGroupId: the id is empty.
+    """
+    if not group_id:
+        raise InvalidGroupId("the group id is empty; allowed only for commits and fetches")
+
+
 class GroupCoordinator:
     """The groups of this broker's slots, on the loop's thread.
 
     Methods with a group id raise these errors, or pass them to their callback:
-        InvalidGroupId: the id is empty or too long.
+        InvalidGroupId: the id is too long, or empty where a group must have a name.
         CoordinatorNotAvailable: the ZooKeeper session is not confirmed.
         NotCoordinator: another broker coordinates the group.
         CoordinatorLoading: the groups are being loaded.
@@ -143,6 +153,7 @@ class GroupCoordinator:
     def handle(self, group_id: str, request: Request, delayed: DelayedGroupRequest) -> None:
         """Pass a member's request, whose token is `delayed`, to its group."""
         try:
+            check_has_name(group_id)
             group = self._slot(group_id).get_or_create(group_id)
         except CoordinatorLoading as loading:
             # As in Kafka: older clients do not handle COORDINATOR_LOAD_IN_PROGRESS here.
@@ -232,9 +243,9 @@ class GroupCoordinator:
         return groups, None
 
     def _slot(self, group_id: str) -> CoordinationSlot:
-        if not 1 <= len(group_id) <= GROUP_ID_CHARS_MAX:
+        if len(group_id) > GROUP_ID_CHARS_MAX:
             raise InvalidGroupId(
-                f"group id has {len(group_id)} characters; allowed: 1 to {GROUP_ID_CHARS_MAX}"
+                f"group id has {len(group_id)} characters; allowed: up to {GROUP_ID_CHARS_MAX}"
             )
         slot = self._slots[coordination_slot(group_id)]
         if slot.is_owned:

@@ -23,6 +23,7 @@ from logbroker.wire.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     ERROR_CODES,
     INVALID_REQUEST,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     code_of,
 )
 from logbroker.wire.schema import error_codes
@@ -272,7 +273,9 @@ def _partition(topic: Topic, number: int, view: ClusterView) -> _Partition:
 
 def _find_coordinator(view: ClusterView, kind: int, key: str) -> _CoordinatorLookup:
     if kind == TRANSACTION:
-        return NO_ENDPOINT, INVALID_REQUEST, "this broker does not support transactions"
+        # Java's clients and librdkafka retry most other errors until a timeout.
+        code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return NO_ENDPOINT, code, "this broker does not support transactions"
     if kind != GROUP:
         return NO_ENDPOINT, INVALID_REQUEST, f"unknown coordinator type {kind}"
     broker = view.coordinator(key)

@@ -14,7 +14,6 @@ from kafka.protocol.consumer.group import (
 
 from logbroker.errors import (
     GroupSubscribed,
-    InvalidRequest,
     OffsetMetadataTooLarge,
     RequestRefused,
     UnknownTopicOrPartition,
@@ -22,7 +21,7 @@ from logbroker.errors import (
 from logbroker.groups.messages import NO_GENERATION, Commit, MemberIdentity
 from logbroker.groups.stored import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 from logbroker.server.connection import Connection
-from logbroker.server.groups.coordinator import GroupCoordinator, Offsets
+from logbroker.server.groups.coordinator import GroupCoordinator, Offsets, check_has_name
 from logbroker.server.partition import Partitions
 from logbroker.wire.error_codes import code_of
 
@@ -119,6 +118,7 @@ class CommittedOffsetHandlers:
     ) -> None:
         """Delete the offsets of existing partitions that no member is subscribed to."""
         try:
+            check_has_name(request.group_id)
             group = self._coordinator.get(request.group_id)
         except RequestRefused as refusal:
             respond(_delete_response(request, {}, code_of(refusal)))
@@ -144,10 +144,11 @@ class CommittedOffsetHandlers:
     def _check(self, key: TopicPartition, wanted: Any) -> CommittedOffset:
         """Return the offset to store for a partition of a request.
 
+        A negative offset is stored as in Kafka: clients use it to reset a group.
+
         Raises:
             UnknownTopicOrPartition: the partition does not exist.
             OffsetMetadataTooLarge: the metadata is too long.
-            InvalidRequest: the offset is negative.
         """
         metadata, epoch = wanted.committed_metadata or "", wanted.committed_leader_epoch
         if not self._exists(key):
@@ -156,8 +157,6 @@ class CommittedOffsetHandlers:
             raise OffsetMetadataTooLarge(
                 f"metadata of {len(metadata)} characters; allowed is {METADATA_CHARS_MAX}"
             )
-        if wanted.committed_offset < 0:
-            raise InvalidRequest(f"offset is {wanted.committed_offset}; allowed: 0 or greater")
         return CommittedOffset(
             wanted.committed_offset, NO_LEADER_EPOCH if epoch is None else epoch, metadata
         )

@@ -95,7 +95,7 @@ class TopicHandlers:
         """Delete each topic, identified by name or (from v6) by id."""
         requested: list[tuple[str | None, UUID]] = []
         requested += [(name, NO_ID) for name in request.topic_names or ()]
-        requested += [(topic.name, topic.topic_id) for topic in request.topics or ()]
+        requested += [(topic.name, topic.topic_id or NO_ID) for topic in request.topics or ()]
         self._registry_thread.submit(
             connection,
             lambda: self._delete_all(requested),
@@ -199,6 +199,7 @@ class TopicHandlers:
         error = None
         try:
             _check_unique(name or topic_id, duplicates)
+            _check_named_once(name, topic_id)
             view = self._changes.view
             topic = view.topic_by_id(topic_id) if name is None else view.topic(name)
             name, topic_id = topic.name, topic.topic_id
@@ -247,6 +248,13 @@ def _assignment(topic: CreateTopicsRequest.CreatableTopic) -> Replicas:
 
 def _duplicates(keys: Iterable[Key]) -> set[Key]:
     return {key for key, count in Counter(keys).items() if count > 1}
+
+
+def _check_named_once(name: str | None, topic_id: UUID) -> None:
+    if name is not None and topic_id != NO_ID:
+        raise InvalidRequest(f"topic {name} is named with an id, too; allowed: one of the two")
+    if name is None and topic_id == NO_ID:
+        raise InvalidRequest("a topic has neither a name nor an id")
 
 
 def _check_unique(key: object, duplicates: set[str] | set[str | UUID]) -> None:

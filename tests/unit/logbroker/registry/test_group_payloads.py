@@ -29,7 +29,7 @@ def test_an_offset_says_no_more_than_there_is_to_say(committed: CommittedOffset,
     assert format_offset(committed) == text
 
 
-@given(st.integers(0, 2**63 - 1), st.sampled_from([-1, 1, 2**31 - 1]), TEXTS)
+@given(st.integers(-(2**63), 2**63 - 1), st.sampled_from([-1, 1, 2**31 - 1]), TEXTS)
 def test_an_offset_is_read_back_as_it_was(offset: int, epoch: int, metadata: str) -> None:
     committed = CommittedOffset(offset, epoch, metadata)
     assert parse_offset(format_offset(committed)) == committed
@@ -39,7 +39,8 @@ def test_an_offset_is_read_back_as_it_was(offset: int, epoch: int, metadata: str
     "text",
     [
         "",
-        "-1",
+        "--1",
+        "-9223372036854775809",
         "x",
         " 1",
         "1.5",
