@@ -68,10 +68,12 @@ class CheckpointRecorder:
         self.recorded = self.ledger.checkpoint()
         self._samples = SampleSchedule(_age_ms(replay), _monotonic_ms())
         self._wake = asyncio.Event()
+        self._has_request = False
         self._is_finished = False
 
     def request(self) -> None:
         """Let `run` store a checkpoint now."""
+        self._has_request = True
         self._wake.set()
 
     def finish(self) -> None:
@@ -87,15 +89,20 @@ class CheckpointRecorder:
         Raises:
             LeaseLost: another worker may have the replay.
         """
-        while True:
+        while await self._wait_until_due():
+            await self._record_or_warn()
+            # Most of what was requested meanwhile is stored now; `on_recorded` asks for the rest.
+            self._has_request = False
+            on_recorded()
+
+    async def _wait_until_due(self) -> bool:
+        """Wait for a request or the end of the interval; False once finished."""
+        if not (self._has_request or self._is_finished):
+            self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_s):
                     await self._wake.wait()
-            self._wake.clear()
-            if self._is_finished:
-                return
-            await self._record_or_warn()
-            on_recorded()
+        return not self._is_finished
 
     async def _record_or_warn(self) -> None:
         """Store a checkpoint; log a warning when it takes so long that deliveries stop."""

@@ -151,7 +151,7 @@ class ReplayDelivery:
 
     async def _record_regularly(self, queue: ReplayQueue) -> None:
         try:
-            await self._checkpoints.run(queue.wake_reader)
+            await self._checkpoints.run(queue.continue_reading)
         except LeaseLost as lost:
             self.stop(lost)
 

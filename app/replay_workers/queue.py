@@ -82,13 +82,13 @@ class ReplayQueue:
         self._ledger.settle(queued.entry, delivered, failures, failed_hours)
         self.deliveries.remove(queued)
         self.waiting_events -= len(queued.batch.events)
+        self.continue_reading()
+
+    def continue_reading(self) -> None:
+        """Let `add_batches` go on after a batch was settled or a checkpoint stored."""
         # Early enough that a fast replay does not wait for the next interval.
         if self._ledger.events_to_record >= self._events_max // 2:
             self._request_checkpoint()
-        self._has_changed.set()
-
-    def wake_reader(self) -> None:
-        """Let `add_batches` continue after a checkpoint was stored."""
         self._has_changed.set()
 
     def _has_room(self, batch: Batch) -> bool:

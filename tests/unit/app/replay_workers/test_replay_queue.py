@@ -94,8 +94,14 @@ def test_reading_waits_until_what_is_delivered_is_stored() -> None:
         assert not reading.done()
         assert ledger.events_above_recorded == queue_module.EVENTS_MAX
         assert requests[0] == queue_module.EVENTS_MAX // 2
+        requests.clear()
+        queue.continue_reading()
+        assert requests == [queue_module.EVENTS_MAX], "what is not stored is requested again"
+        requests.clear()
         ledger.forget_recorded(ledger.checkpoint())
-        queue.wake_reader()
+        queue.continue_reading()
         await asyncio.wait_for(reading, 10)
+        await until_async(lambda: len(sent) == 2 * queue_module.EVENTS_MAX, "the rest")
+        assert requests[0] == queue_module.EVENTS_MAX // 2
 
     asyncio.run(scenario())
