@@ -15,8 +15,8 @@ from random import Random
 from typing import Final, NamedTuple
 
 from app.domain.event_values import EventBody
+from app.domain.match_index import MatchIndex
 from app.domain.options import EVENT_TYPES_MAX
-from app.domain.rule_index import RuleIndex
 from app.domain.rules import (
     CONDITIONS_MAX,
     GLOBS_PER_ACCOUNT_MAX,
@@ -66,11 +66,11 @@ def measure(scale: Scale, _: Path) -> list[Line]:
     return _lines(_name(fewest), cases, rounds)
 
 
-def index_of(rules: Iterable[Rule]) -> RuleIndex:
+def index_of(rules: Iterable[Rule]) -> MatchIndex:
     """Return an index of `rules`."""
-    index = RuleIndex()
+    index = MatchIndex()
     for rule in rules:
-        index.put(rule)
+        index.put(rule.webhook_id, rule)
     return index
 
 
@@ -119,7 +119,7 @@ def _events() -> Iterator[Event]:
         yield Event(event_type, json.dumps(event).encode())
 
 
-def _round(cases: Mapping[str, RuleIndex], events: Sequence[Event]) -> dict[str, Match]:
+def _round(cases: Mapping[str, MatchIndex], events: Sequence[Event]) -> dict[str, Match]:
     slices = [{name: _slice(index, events) for name, index in cases.items()} for _ in range(SLICES)]
     return {
         name: Match(min(each[name] for each in slices), _longest(index, events[0]))
@@ -127,7 +127,7 @@ def _round(cases: Mapping[str, RuleIndex], events: Sequence[Event]) -> dict[str,
     }
 
 
-def _slice(index: RuleIndex, events: Sequence[Event]) -> float:
+def _slice(index: MatchIndex, events: Sequence[Event]) -> float:
     """Return the microseconds per event of one slice."""
     start_s = time.perf_counter()
     for event_type, body in islice(cycle(events), SLICE_EVENTS):
@@ -135,7 +135,7 @@ def _slice(index: RuleIndex, events: Sequence[Event]) -> float:
     return (time.perf_counter() - start_s) * 1e6 / SLICE_EVENTS
 
 
-def _longest(index: RuleIndex, event: Event) -> float:
+def _longest(index: MatchIndex, event: Event) -> float:
     """Return the CPU milliseconds of the longest match of an event of a new type."""
     longest_s = 0.0
     for number in range(NEW_TYPES):

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Final
 
 from app.domain.event_values import EventBody
-from app.domain.grant_index import EventValues, GrantIndex
+from app.domain.match_index import MatchIndex
 from app.domain.model import Webhook
 from app.domain.routing_changes import RoutingChanges
-from app.domain.rule_index import RuleIndex
 from app.live.loop_turns import LoopTurns
 from app.store import Store, StoreUnavailable
 
@@ -22,6 +22,8 @@ REFRESH_S: Final = 0.25
 _REFRESHED_S: Final = 2.0
 _WARNING_S: Final = 10.0
 
+_NO_IDS: Final = frozenset[str]()
+
 
 class RoutingTable:
     """Webhooks, their rules, and the grants of their accounts, for one event loop.
@@ -31,9 +33,11 @@ class RoutingTable:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rules = RuleIndex()
-        self._grants = GrantIndex()
+        self._rules = MatchIndex()
+        self._grants = MatchIndex()
         self._webhooks: dict[str, Webhook] = {}
+        self._webhook_ids: dict[str, set[str]] = {}
+        """By account."""
         self._revision = 0
         self._fresh_s = time.monotonic()
         self._next_warning_s = 0.0
@@ -65,25 +69,35 @@ class RoutingTable:
         whose grants cover the event.
         """
         content = EventBody(body)
-        found = self._rules.match(event_type, content)
-        matched = [each for each in found if each in self._webhooks]
-        if not matched:
-            return matched
-        if account_id is not None:
-            return [each for each in matched if self._webhooks[each].account_id == account_id]
-        event, covered = EventValues(content), dict[str, bool]()
-        result = []
-        for webhook_id in matched:
-            owner = self._webhooks[webhook_id].account_id
-            if owner not in covered:
-                covered[owner] = self._grants.covers(owner, event_type, event)
-            if covered[owner]:
-                result.append(webhook_id)
-        return result
+        matching = self._rules.match(event_type, content)
+        if not matching:
+            return []
+        # Either may be long where the other is short: the shorter one is compared with the other.
+        accounts: Collection[str] = (
+            self._grants.match(event_type, content) if account_id is None else (account_id,)
+        )
+        if len(accounts) < len(matching):
+            owned = [self._webhook_ids.get(each, _NO_IDS) for each in accounts]
+            if sum(map(len, owned)) < len(matching):
+                return sorted(each for each in chain.from_iterable(owned) if each in matching)
+        webhooks = self._webhooks
+        return [
+            each for each in matching if each in webhooks and webhooks[each].account_id in accounts
+        ]
 
     def put_webhook(self, webhook: Webhook) -> None:
-        """Replace a webhook by what the store has just returned."""
+        """Add a webhook, or replace it by what the store has just returned."""
         self._webhooks[webhook.id] = webhook
+        self._webhook_ids.setdefault(webhook.account_id, set()).add(webhook.id)
+
+    def _remove_webhook(self, webhook_id: str) -> None:
+        webhook = self._webhooks.pop(webhook_id, None)
+        if webhook is None:
+            return
+        ids = self._webhook_ids[webhook.account_id]
+        ids.remove(webhook_id)
+        if not ids:
+            del self._webhook_ids[webhook.account_id]
 
     async def run(self) -> None:
         """Refresh the table until cancelled."""
@@ -122,22 +136,22 @@ class RoutingTable:
         if changes.revision < self._revision:
             self._clear()
         for webhook in changes.webhooks:
-            self._webhooks[webhook.id] = webhook
+            self.put_webhook(webhook)
         for webhook_id in changes.gone_webhooks:
             # From here on it matches nothing; its rules may be many.
-            self._webhooks.pop(webhook_id, None)
+            self._remove_webhook(webhook_id)
         turns = LoopTurns()
         for account_id, name in changes.gone_grants:
             self._grants.remove(account_id, name)
             await turns.yield_if_long()
         for rule in changes.rules:
-            self._rules.put(rule)
+            self._rules.put(rule.webhook_id, rule)
             await turns.yield_if_long()
         for webhook_id, name in self._gone_rules(changes):
             self._rules.remove(webhook_id, name)
             await turns.yield_if_long()
         for grant in changes.grants:
-            self._grants.put(grant)
+            self._grants.put(grant.account_id, grant)
             await turns.yield_if_long()
         # Last: if this is cancelled earlier, all changes are applied again.
         self._revision = changes.revision
@@ -149,6 +163,7 @@ class RoutingTable:
                 yield webhook_id, name
 
     def _clear(self) -> None:
-        self._rules = RuleIndex()
-        self._grants = GrantIndex()
+        self._rules = MatchIndex()
+        self._grants = MatchIndex()
         self._webhooks = {}
+        self._webhook_ids = {}

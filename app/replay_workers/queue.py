@@ -85,7 +85,7 @@ class ReplayQueue:
         self.continue_reading()
 
     def continue_reading(self) -> None:
-        """Let `add_batches` go on after a batch was settled or a checkpoint stored."""
+        """Let `add_batches` continue after a batch was settled or a checkpoint stored."""
         # Early enough that a fast replay does not wait for the next interval.
         if self._ledger.events_to_record >= self._events_max // 2:
             self._request_checkpoint()

@@ -26,4 +26,4 @@ def test_the_worst_rules_use_up_the_limits_of_an_account() -> None:
 
 
 def test_the_worst_rules_match_nothing() -> None:
-    assert index_of(worst_rules(EVENT)).match(EVENT.event_type, EventBody(EVENT.body)) == []
+    assert not index_of(worst_rules(EVENT)).match(EVENT.event_type, EventBody(EVENT.body))

@@ -1,21 +1,67 @@
-"""An index of all rules that finds the webhooks whose rules match an event.
+"""An index of rules, or of grants, that finds the owners of those that match an event.
 
-For each event type it keeps which globs match, and which webhooks have a rule without conditions
-for it. Rules with conditions are found by the values in the event: see `condition_index`. So the
-cost of an event depends on the rules that match it, not on the number of rules.
+The owner of a rule is a webhook, that of a grant an account. For each event type the index keeps
+which globs match, and which owners have a rule without conditions for it. Rules with conditions are
+found by the values in the event: see `condition_index`. So the cost of an event depends on the
+rules that match it, not on the number of rules.
 """
 
 from bisect import bisect_left
-from typing import Final
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple, Protocol
 
-from app.domain.condition_index import ConditionIndex, Owners
+from app.domain.condition_index import ConditionIndex, Conditions, Owners
 from app.domain.event_values import EventBody
 from app.domain.globs import GlobIndex
-from app.domain.rules import Rule
 
 TYPES_KEPT: Final = 1_000
 IDS_KEPT: Final = 1_000_000
 """Event types whose matches are kept, and the ids in them; beyond either, the oldest is dropped."""
+
+_NO_OWNERS: Final = frozenset[str]()
+
+
+class Pattern(Protocol):
+    """What rules and grants have in common: a name, globs for the event type, and conditions."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def event_types(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def where(self) -> Conditions: ...  # noqa: D102
+
+
+class MatchingOwners(Collection[str]):
+    """The owners with a matching rule, in sorted order; valid until the index is changed."""
+
+    __slots__ = ("_further", "_unconditional")
+
+    def __init__(self, unconditional: list[str], further: AbstractSet[str]) -> None:
+        """Combine sorted owners and `further` ones, which are not among them."""
+        self._unconditional = unconditional
+        self._further = further
+
+    def __len__(self) -> int:
+        return len(self._unconditional) + len(self._further)
+
+    def __contains__(self, owner: object) -> bool:
+        return owner in self._further or _contains(self._unconditional, owner)
+
+    def __iter__(self) -> Iterator[str]:
+        if self._further:
+            return iter(sorted([*self._unconditional, *self._further]))
+        return iter(self._unconditional)
+
+
+class _Entry(NamedTuple):
+    """A rule or a grant in the index."""
+
+    globs: "_GlobList"
+    where: Conditions
 
 
 class _GlobList:
@@ -29,7 +75,7 @@ class _GlobList:
 
 
 class _Glob:
-    """The rules that list a glob: webhooks with unconditional ones, and the other rules' number."""
+    """The rules that list a glob: owners of unconditional ones, and the other rules' number."""
 
     __slots__ = ("conditional", "lists", "owners")
 
@@ -47,7 +93,7 @@ class _TypeMatches(dict[_GlobList, bool]):
         self.version = version
         self.globs = globs
         self.unconditional: list[str] = []
-        """The sorted ids of the webhooks with a rule for this type without conditions."""
+        """The sorted owners of rules for this type without conditions."""
         self.has_conditional = False
 
     def __missing__(self, globs: _GlobList) -> bool:
@@ -55,11 +101,11 @@ class _TypeMatches(dict[_GlobList, bool]):
         return matches
 
 
-class RuleIndex:
-    """The rules of all webhooks, added and removed one by one."""
+class MatchIndex:
+    """Rules, or grants, by owner and name, added and removed one by one."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, dict[str, Rule]] = {}
+        self._entries: dict[str, dict[str, _Entry]] = {}
         self._lists: dict[tuple[str, ...], _GlobList] = {}
         self._globs: dict[str, _Glob] = {}
         self._glob_index = GlobIndex()
@@ -78,53 +124,51 @@ class RuleIndex:
         """Whether any rule has conditions on the payload."""
         return bool(self._conditions)
 
-    def put(self, rule: Rule) -> None:
-        """Add a rule, replacing that of the same webhook and name."""
-        self.remove(rule.webhook_id, rule.name)
+    def put(self, owner: str, rule: Pattern) -> None:
+        """Add a rule, replacing that of the same owner and name."""
+        self.remove(owner, rule.name)
         globs = self._list(rule.event_types)
         globs.rules += 1
-        # The rule shares the text of its globs with other rules.
-        shared = Rule(rule.webhook_id, rule.name, globs.globs, rule.where)
-        self._rules.setdefault(rule.webhook_id, {})[rule.name] = shared
+        self._entries.setdefault(owner, {})[rule.name] = _Entry(globs, rule.where)
         self._count += 1
         if rule.where:
-            _count_up(self._conditions.entries(rule.where).setdefault(globs, {}), rule.webhook_id)
+            _count_up(self._conditions.entries(rule.where).setdefault(globs, {}), owner)
             self._count_conditional(globs, 1)
         else:
             for glob in globs.globs:
-                _count_up(self._globs[glob].owners, rule.webhook_id)
+                _count_up(self._globs[glob].owners, owner)
             self._version += 1
 
-    def remove(self, webhook_id: str, name: str) -> None:
+    def remove(self, owner: str, name: str) -> None:
         """Remove a rule, if it exists."""
-        rule = self._rules.get(webhook_id, {}).pop(name, None)
-        if rule is None:
+        entry = self._entries.get(owner, {}).pop(name, None)
+        if entry is None:
             return
         self._count -= 1
-        if not self._rules[webhook_id]:
-            del self._rules[webhook_id]
-        globs = self._lists[rule.event_types]
-        if rule.where:
-            self._remove_conditional(rule, globs)
+        if not self._entries[owner]:
+            del self._entries[owner]
+        globs = entry.globs
+        if entry.where:
+            self._remove_conditional(owner, entry)
         else:
             for glob in globs.globs:
-                _count_down(self._globs[glob].owners, webhook_id)
+                _count_down(self._globs[glob].owners, owner)
             self._version += 1
         globs.rules -= 1
         if not globs.rules:
             self._forget_list(globs)
 
-    def remove_webhook(self, webhook_id: str) -> None:
-        """Remove all rules of a webhook."""
-        for name in self.names_of(webhook_id):
-            self.remove(webhook_id, name)
+    def remove_owner(self, owner: str) -> None:
+        """Remove all rules of an owner."""
+        for name in self.names_of(owner):
+            self.remove(owner, name)
 
-    def names_of(self, webhook_id: str) -> list[str]:
-        """The names of a webhook's rules."""
-        return list(self._rules.get(webhook_id, ()))
+    def names_of(self, owner: str) -> list[str]:
+        """The names of an owner's rules."""
+        return list(self._entries.get(owner, ()))
 
-    def match(self, event_type: str, body: EventBody) -> list[str]:
-        """The sorted ids of the webhooks that have a rule which matches an event.
+    def match(self, event_type: str, body: EventBody) -> MatchingOwners:
+        """The owners of the rules that match an event.
 
         `body` is parsed only if a rule for this type has conditions. A body that is not a JSON
         object matches only rules without conditions.
@@ -135,10 +179,10 @@ class RuleIndex:
         unconditional = matches.unconditional
         event = body.document if matches.has_conditional else None
         if not isinstance(event, dict):
-            return unconditional[:]
+            return MatchingOwners(unconditional, _NO_OWNERS)
         found = self._conditions.match(event, matches)
-        further = [each for each in found if not _contains(unconditional, each)]
-        return sorted([*unconditional, *further]) if further else unconditional[:]
+        further = {each for each in found if not _contains(unconditional, each)}
+        return MatchingOwners(unconditional, further)
 
     def _learn(self, event_type: str) -> _TypeMatches:
         """Compute and keep what matches an event type."""
@@ -184,13 +228,14 @@ class RuleIndex:
                 del self._globs[glob]
                 self._glob_index.remove(glob)
 
-    def _remove_conditional(self, rule: Rule, globs: _GlobList) -> None:
-        entries = self._conditions.entries(rule.where)
-        _count_down(entries[globs], rule.webhook_id)
+    def _remove_conditional(self, owner: str, entry: _Entry) -> None:
+        globs, where = entry
+        entries = self._conditions.entries(where)
+        _count_down(entries[globs], owner)
         if not entries[globs]:
             del entries[globs]
         if not entries:
-            self._conditions.forget(rule.where)
+            self._conditions.forget(where)
         self._count_conditional(globs, -1)
 
     def _count_conditional(self, globs: _GlobList, change: int) -> None:
@@ -202,17 +247,17 @@ class RuleIndex:
                 self._version += 1
 
 
-def _count_up(owners: Owners, webhook_id: str) -> None:
-    owners[webhook_id] = owners.get(webhook_id, 0) + 1
+def _count_up(owners: Owners, owner: str) -> None:
+    owners[owner] = owners.get(owner, 0) + 1
 
 
-def _count_down(owners: Owners, webhook_id: str) -> None:
-    owners[webhook_id] -= 1
-    if not owners[webhook_id]:
-        del owners[webhook_id]
+def _count_down(owners: Owners, owner: str) -> None:
+    owners[owner] -= 1
+    if not owners[owner]:
+        del owners[owner]
 
 
-def _contains(ids: list[str], wanted: str) -> bool:
+def _contains(ids: list[str], wanted: Any) -> bool:
     """Whether sorted `ids` contain `wanted`."""
     place = bisect_left(ids, wanted)
     return place < len(ids) and ids[place] == wanted
