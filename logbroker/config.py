@@ -108,6 +108,11 @@ class BrokerConfig:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
+    authorizer: bool = False
+    """Whether access control lists decide what clients may do."""
+    super_users: str = ""
+    """Principals that may do everything, as `User:NAME` separated by semicolons."""
+    allow_everyone_if_no_acl_found: bool = False
     metrics_port: int = 0
     """The port for metrics on `host`; 0 disables it."""
     metrics_partitions_max: int = 1_000

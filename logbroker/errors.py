@@ -18,6 +18,9 @@ in `wire.error_codes`)
     ├── OutOfOrderSequence, InvalidProducerEpoch
     │                            request a new producer id
     ├── OffsetOutOfRange         seek to an existing offset
+    ├── TopicAuthorizationFailed, GroupAuthorizationFailed, ClusterAuthorizationFailed,
+    │   TransactionalIdAuthorizationFailed
+    │                            an administrator adds an ACL
     └── all others               correct the request
 """
 
@@ -237,6 +240,26 @@ class UnknownGroup(RequestRefused):
 
 class GroupSubscribed(RequestRefused):
     """The group is subscribed to the topic, so its offsets cannot be deleted."""
+
+
+class TopicAuthorizationFailed(RequestRefused):
+    """The principal may not do this with the topic."""
+
+
+class GroupAuthorizationFailed(RequestRefused):
+    """The principal may not do this with the consumer group."""
+
+
+class ClusterAuthorizationFailed(RequestRefused):
+    """The principal may not do this with the cluster."""
+
+
+class TransactionalIdAuthorizationFailed(RequestRefused):
+    """The principal may not use the transactional id."""
+
+
+class SecurityDisabled(RequestRefused):
+    """The broker has no authorizer, so it stores no access control lists."""
 
 
 class OffsetMetadataTooLarge(RequestRefused):

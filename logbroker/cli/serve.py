@@ -103,6 +103,30 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
     help="Create unknown topics that clients request.",
 )
 @click.option(
+    "--authorizer/--no-authorizer",
+    default=False,
+    envvar="LOGBROKER_AUTHORIZER",
+    show_default=True,
+    show_envvar=True,
+    help="Let access control lists decide what clients may do; see `logbroker acls`.",
+)
+@click.option(
+    "--super-users",
+    metavar="User:NAME;...",
+    default="",
+    envvar="LOGBROKER_SUPER_USERS",
+    show_envvar=True,
+    help="Principals that may do everything while the authorizer is on.",
+)
+@click.option(
+    "--allow-everyone-if-no-acl-found/--deny-everyone-if-no-acl-found",
+    default=False,
+    envvar="LOGBROKER_ALLOW_EVERYONE_IF_NO_ACL_FOUND",
+    show_default=True,
+    show_envvar=True,
+    help="Who may use a resource for which there is no access control list.",
+)
+@click.option(
     "--topic-config",
     "topic_configs",
     multiple=True,

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
 from logbroker.listeners import ListenerAddress, SecurityProtocol
 from logbroker.registry.topic import Topic
+from logbroker.security.authorizer import NO_ACLS, AclIndex
 
 COORDINATION_SLOTS: Final = 16
 """The number of slots that consumer groups hash to; each slot is coordinated by one broker.
@@ -56,6 +57,7 @@ class ClusterView:
     `brokers` are those registered now. A broker whose session has expired is missing, even from its
     own view. `coordinators` maps each coordinated slot to its broker. `unreadable` names topics
     whose metadata cannot be parsed: no broker serves them, and no broker deletes their data.
+    `acls` stays the same object as long as no ACL changes.
     """
 
     cluster_id: str
@@ -64,6 +66,7 @@ class ClusterView:
     topics: Mapping[str, Topic]
     coordinators: Mapping[int, int] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
+    acls: AclIndex = NO_ACLS
 
     @cached_property
     def _by_listener(self) -> dict[str, "ClusterView"]:
@@ -109,6 +112,10 @@ class ClusterView:
             return self.topics[self._names_by_id[topic_id]]
         except KeyError:
             raise UnknownTopicId(f"unknown topic id {topic_id}") from None
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id, if it exists."""
+        return self._names_by_id.get(topic_id)
 
     def leader(self, topic: Topic, partition: int) -> int | None:
         """Return the leader of a partition: the first of its replicas that is live."""

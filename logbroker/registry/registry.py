@@ -16,6 +16,7 @@ from logbroker.groups.stored import (
 )
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
+from logbroker.security.acl import Acl
 
 Replicas = Sequence[Sequence[int]]
 """For each partition the ids of its brokers, the leader first."""
@@ -94,6 +95,15 @@ class Registry(ABC):
     @abstractmethod
     def allocate_producer_ids(self, count: int) -> range:
         """Allocate `count` unused producer ids; a crash wastes them."""
+
+    @abstractmethod
+    def change_acls(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> None:
+        """Apply `change` to the cluster's ACLs; it is called again after a conflict.
+
+        Raises:
+            InvalidRequest: the ACLs exceed what the registry stores.
+            RequestRefused: raised by `change`.
+        """
 
     @abstractmethod
     def load_groups(self, slot: int) -> list[StoredGroup]:

@@ -6,10 +6,16 @@ from typing import Final
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError, RequestRefused, StorageFailed
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
-from logbroker.server.dispatcher import AsyncHandler, Handler, RequestDispatcher
+from logbroker.security.authorizer import Authorizer
+from logbroker.security.principal import Principal
+from logbroker.server.authorization.access import Access
+from logbroker.server.authorization.cluster_guards import Guards
+from logbroker.server.authorization.view_guards import ViewGuards
+from logbroker.server.dispatcher import AsyncHandler, Handler, RequestDispatcher, RequestHandlers
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.groups.coordinator import GroupCoordinator
+from logbroker.server.handlers.acls import AclHandlers
 from logbroker.server.handlers.cluster import ClusterHandlers
 from logbroker.server.handlers.committed_offsets import CommittedOffsetHandlers
 from logbroker.server.handlers.configs import ConfigHandlers
@@ -125,8 +131,9 @@ class Broker:
         self._commit = GroupCommit(
             loop, self._flush_pool, self._counters, self._handle_flush, self._handle_failed_flush
         )
-        self._produce = ProduceHandler(loop, partitions, self._commit, self._counters)
-        self._fetch = FetchHandler(loop, partitions, self._counters)
+        self._access = Access(_authorizer(config))
+        self._produce = ProduceHandler(loop, partitions, self._access, self._commit, self._counters)
+        self._fetch = FetchHandler(loop, partitions, self._access, self._counters)
         files = FileDeletion(loop, self._disk_pool)
         self._leadership = PartitionLeadership(
             config,
@@ -169,11 +176,14 @@ class Broker:
         groups = GroupHandlers(self._coordinator)
         group_admin = GroupAdminHandlers(self._coordinator)
         offsets = CommittedOffsetHandlers(self._coordinator, partitions)
+        acls = AclHandlers(partitions, self._registry, thread, is_enabled=config.authorizer)
+        by_view = ViewGuards(lambda: partitions.view, auto_create=config.auto_create_topics)
         handlers: dict[ApiKey, Handler] = {
             ApiKey.LIST_GROUPS: group_admin.list_groups,
             ApiKey.DESCRIBE_GROUPS: group_admin.describe_groups,
             ApiKey.DELETE_RECORDS: logs.delete_records,
             ApiKey.DESCRIBE_CONFIGS: configs.describe,
+            ApiKey.DESCRIBE_ACLS: acls.describe,
         }
         blocking: dict[ApiKey, Handler] = {
             ApiKey.LIST_OFFSETS: logs.list_offsets,
@@ -198,13 +208,14 @@ class Broker:
             ApiKey.OFFSET_FETCH: offsets.offset_fetch,
             ApiKey.OFFSET_DELETE: offsets.offset_delete,
             ApiKey.DELETE_GROUPS: group_admin.delete_groups,
+            ApiKey.CREATE_ACLS: acls.create,
+            ApiKey.DELETE_ACLS: acls.delete,
         }
         return RequestDispatcher(
             self._produce,
             self._fetch,
-            handlers,
-            blocking,
-            async_handlers,
+            RequestHandlers(handlers, blocking, async_handlers),
+            Guards(self._access, by_view),
             self._read_pool,
             self._loop,
             self._counters,
@@ -227,6 +238,9 @@ class Broker:
         # Batches of this turn are written while this broker still leads their partitions.
         self._produce.end_turn()
         self._leadership.apply_view(view)
+        if self._access.use(view.acls):
+            for connection in self._listener:
+                connection.forget_permissions()
         if self._closed_partitions:
             # Templates that reference them would keep files of deleted topics open.
             for connection in self._listener:
@@ -259,3 +273,18 @@ class Broker:
         self._logs.close()
         self._loop.close()
         log.info("stopped broker_id=%d", self._config.broker_id)
+
+
+def _authorizer(config: BrokerConfig) -> Authorizer | None:
+    """Return the authorizer of the settings, if it is on.
+
+    Raises:
+        ConfigurationError: a super user is not a principal.
+    """
+    try:
+        users = [Principal.parse(each) for each in config.super_users.split(";") if each]
+    except ValueError as error:
+        raise ConfigurationError(f"super_users is {config.super_users!r}: {error}") from None
+    if not config.authorizer:
+        return None
+    return Authorizer(users, allow_if_no_acl=config.allow_everyone_if_no_acl_found)

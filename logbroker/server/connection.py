@@ -93,6 +93,8 @@ class Connection:
         self.client_host = host_of(origin.peer)
         self.principal: Principal = ANONYMOUS
         self.buffer = ReceiveBuffer(frame_bytes_max=limits.request_bytes_max)
+        self.readable_topics: set[str] = set()
+        """Topics that the client may read; cleared when ACLs change."""
         self.responses = ResponseQueue()
         self.produce_decoder = ProduceDecoder()
         self.delayed: set[DelayedRequest] = set()
@@ -121,6 +123,11 @@ class Connection:
         """Handle the frames from `start` on in a later turn, before more bytes are read."""
         self.buffer.return_frames(start)
         self._is_postponed = True
+
+    def forget_permissions(self) -> None:
+        """Check the topics of later requests again, because the ACLs have changed."""
+        self.readable_topics.clear()
+        self.produce_decoder.forget_all_partitions()
 
     def close(self, reason: str | None = None) -> None:
         """Close the socket; a `reason` is logged, None is an ordinary disconnect."""

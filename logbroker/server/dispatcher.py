@@ -4,8 +4,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from logbroker.server.authorization.access import Client
+from logbroker.server.authorization.cluster_guards import Guards
+from logbroker.server.authorization.guards import Finish, Forbidden
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.handlers.cluster import CachedMetadata
@@ -17,6 +20,7 @@ from logbroker.wire.api_versions import encode_api_versions_response
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.messages import decode_message, encode_message
 from logbroker.wire.request import RequestHeader, read_request_header
+from logbroker.wire.response_queue import PendingResponse
 from logbroker.wire.schema import error_codes
 
 log = logging.getLogger("logbroker.dispatcher")
@@ -38,20 +42,31 @@ REQUESTS_PER_TURN: Final = 16
 may contain hundreds, and some take milliseconds each."""
 
 
+class RequestHandlers(NamedTuple):
+    """The handlers of all APIs but Produce and Fetch.
+
+    `immediate` handlers run on the loop's thread, `blocking` handlers on a pool, since they may
+    read the disk, and `asynchronous` handlers wait for the registry or for members of a group.
+    """
+
+    immediate: dict[ApiKey, Handler]
+    blocking: dict[ApiKey, Handler]
+    asynchronous: dict[ApiKey, AsyncHandler]
+
+
 class RequestDispatcher:
     """Passes each frame to its handler and collects the connections with work at the turn's end.
 
-    `handlers` run on the loop's thread, `blocking` handlers on `read_pool`, since they may read
-    the disk, and `async_handlers` wait for the registry or for members of a group.
+    `guards` remove what the client may not do from each request. Blocking handlers run on
+    `read_pool`.
     """
 
     def __init__(
         self,
         produce: ProduceHandler,
         fetch: FetchHandler,
-        handlers: dict[ApiKey, Handler],
-        blocking: dict[ApiKey, Handler],
-        async_handlers: dict[ApiKey, AsyncHandler],
+        handlers: RequestHandlers,
+        guards: Guards,
         read_pool: WorkerPool,
         loop: SocketLoop,
         counters: Counters,
@@ -60,8 +75,7 @@ class RequestDispatcher:
         self._produce = produce
         self._fetch = fetch
         self._handlers = handlers
-        self._blocking = blocking
-        self._async_handlers = async_handlers
+        self._guards = guards
         self._read_pool = read_pool
         self._loop = loop
         self._counters = counters
@@ -97,22 +111,35 @@ class RequestDispatcher:
             return
         request = decode_message(header, frame, body)
         api_key = ApiKey(header.api_key)
-        if (blocking := self._blocking.get(api_key)) is not None:
-            self._handle_blocking(connection, header, lambda: blocking(request))
-        elif (async_handler := self._async_handlers.get(api_key)) is not None:
-            self._handle_async(connection, header, request, async_handler)
+        client = Client(connection.principal, connection.client_host)
+        verdict = self._guards.check(api_key, client, request)
+        if isinstance(verdict, Forbidden):
+            self._respond(connection.responses.add(), header, verdict.message, self._loop.now_s)
+        elif (blocking := self._handlers.blocking.get(api_key)) is not None:
+            self._handle_blocking(connection, header, lambda: blocking(request), verdict)
+        elif (async_handler := self._handlers.asynchronous.get(api_key)) is not None:
+            self._handle_async(connection, header, request, async_handler, verdict)
         else:
-            message = self._handlers[api_key](request)
-            connection.responses.add().complete([encode_message(header, message)])
-            self._count_response(header, self._loop.now_s, _error_codes(message, header))
+            message = _finished(self._handlers.immediate[api_key](request), verdict)
+            self._respond(connection.responses.add(), header, message, self._loop.now_s)
+
+    def _respond(
+        self, response: PendingResponse, header: RequestHeader, message: Any, began_s: float
+    ) -> None:
+        response.complete([encode_message(header, message)])
+        self._count_response(header, began_s, _error_codes(message, header))
 
     def _handle_blocking(
-        self, connection: Connection, header: RequestHeader, call: Callable[[], Any]
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        call: Callable[[], Any],
+        finish: Finish | None,
     ) -> None:
         response, began_s = connection.responses.add(), self._loop.now_s
 
         def work() -> tuple[bytes, Counter[int]]:
-            message = call()
+            message = _finished(call(), finish)
             return encode_message(header, message), _error_codes(message, header)
 
         def done(result: tuple[bytes, Counter[int]] | Exception) -> None:
@@ -128,13 +155,17 @@ class RequestDispatcher:
         self._read_pool.submit(work, done)
 
     def _handle_async(
-        self, connection: Connection, header: RequestHeader, request: Any, handler: AsyncHandler
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Any,
+        handler: AsyncHandler,
+        finish: Finish | None,
     ) -> None:
         response, began_s = connection.responses.add(), self._loop.now_s
 
         def respond(message: Any) -> None:
-            response.complete([encode_message(header, message)])
-            self._count_response(header, began_s, _error_codes(message, header))
+            self._respond(response, header, _finished(message, finish), began_s)
             # The end of the current turn sends it.
             self.touched.add(connection)
 
@@ -144,6 +175,10 @@ class RequestDispatcher:
         self._counters.request_seconds[header.api_key].observe(time.monotonic() - began_s)
         for code, times in codes.items():
             self._counters.count_error(header.api_key, code, times)
+
+
+def _finished(message: Any, finish: Finish | None) -> Any:
+    return message if finish is None else finish(message)
 
 
 def _error_codes(response: Any, header: RequestHeader) -> Counter[int]:

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from logbroker.errors import FetchSessionNotFound, RequestRefused, StorageFailed
 from logbroker.records.file_span import LogSpan
+from logbroker.security.acl import AclOperation
+from logbroker.server.authorization.access import Access, Client
 from logbroker.server.connection import Connection
 from logbroker.server.loop import SocketLoop, Timer
 from logbroker.server.metrics.counters import Counters, TopicTraffic
@@ -99,8 +101,11 @@ class ReadResult:
 class FetchHandler:
     """Handles Fetch requests, and completes delayed ones when a high watermark advances."""
 
-    def __init__(self, loop: SocketLoop, partitions: Partitions, counters: Counters) -> None:
+    def __init__(
+        self, loop: SocketLoop, partitions: Partitions, access: Access, counters: Counters
+    ) -> None:
         self._loop = loop
+        self._access = access
         self._partitions = partitions
         self._counters = counters
         self._seconds = counters.request_seconds[FETCH_KEY]
@@ -116,7 +121,7 @@ class FetchHandler:
             self._counters.count_error(FETCH_KEY, code)
             response.complete(encode_fetch_response(request, [], error_code=code))
             return
-        result = self._read_all(request)
+        result = self._read_all(connection, request)
         if self._is_complete(request, result):
             self._complete(response, request, result, self._loop.now_s)
         else:
@@ -126,7 +131,7 @@ class FetchHandler:
         """Complete fetches after the high watermark advanced; returns connections to send on."""
         completed = []
         for fetch in self._purgatory.find(partition):
-            result = self._read_all(fetch.request)
+            result = self._read_all(fetch.connection, fetch.request)
             if self._is_complete(fetch.request, result):
                 self._complete_delayed(fetch, result)
                 completed.append(fetch.connection)
@@ -136,7 +141,7 @@ class FetchHandler:
         """Complete every fetch of a closed partition; returns connections to send on."""
         fetches = self._purgatory.find(partition)
         for fetch in fetches:
-            self._complete_delayed(fetch, self._read_all(fetch.request))
+            self._complete_delayed(fetch, self._read_all(fetch.connection, fetch.request))
         return [fetch.connection for fetch in fetches]
 
     def _delay(
@@ -156,7 +161,7 @@ class FetchHandler:
         self._purgatory.add(fetch)
 
     def _expire(self, fetch: DelayedFetch) -> None:
-        self._complete_delayed(fetch, self._read_all(fetch.request))
+        self._complete_delayed(fetch, self._read_all(fetch.connection, fetch.request))
         fetch.connection.send()
 
     def _complete_delayed(self, fetch: DelayedFetch, result: ReadResult) -> None:
@@ -192,12 +197,16 @@ class FetchHandler:
             partition.log.is_before_last_segment(wanted.fetch_offset) for partition, wanted in pairs
         )
 
-    def _read_all(self, request: FetchRequest) -> ReadResult:
+    def _read_all(self, connection: Connection, request: FetchRequest) -> ReadResult:
         result = ReadResult([], [], [])
+        is_restricted = self._access.is_restricted
         bytes_left = min(request.max_bytes, RESPONSE_BYTES_MAX)
         for wanted in request.partitions:
             try:
-                partition = self._find(wanted)
+                topic = self._topic_of(wanted)
+                if is_restricted and topic not in connection.readable_topics:
+                    self._check_readable(connection, topic)
+                partition = self._partitions.get(topic, wanted.partition)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
                 bytes_max = min(wanted.bytes_max, bytes_left)
                 span = self._read(partition, wanted, bytes_max, is_first=result.size == 0)
@@ -218,11 +227,16 @@ class FetchHandler:
             )
         return result
 
-    def _find(self, wanted: FetchPartition) -> Partition:
-        topic = wanted.topic
-        if topic is None:
-            topic = self._partitions.view.topic_by_id(wanted.topic_id or NO_TOPIC_ID).name
-        return self._partitions.get(topic, wanted.partition)
+    def _topic_of(self, wanted: FetchPartition) -> str:
+        if wanted.topic is not None:
+            return wanted.topic
+        return self._partitions.view.topic_by_id(wanted.topic_id or NO_TOPIC_ID).name
+
+    def _check_readable(self, connection: Connection, topic: str) -> None:
+        client = Client(connection.principal, connection.client_host)
+        self._access.check_topic(client, AclOperation.READ, topic)
+        if topic in self._partitions.view.topics:
+            connection.readable_topics.add(topic)
 
     def _read(
         self, partition: Partition, wanted: FetchPartition, bytes_max: int, *, is_first: bool

@@ -23,6 +23,7 @@ from logbroker.errors import (
 )
 from logbroker.records.batch import COMPRESSION_MASK, HEADER_BYTES
 from logbroker.records.compression import Codec
+from logbroker.server.authorization.access import Access, Client
 from logbroker.server.connection import Connection
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.loop import SocketLoop
@@ -98,9 +99,15 @@ class ProduceHandler:
     """Appends the batches of Produce requests, and completes the requests at the turn's end."""
 
     def __init__(
-        self, loop: SocketLoop, partitions: Partitions, commit: GroupCommit, counters: Counters
+        self,
+        loop: SocketLoop,
+        partitions: Partitions,
+        access: Access,
+        commit: GroupCommit,
+        counters: Counters,
     ) -> None:
         self._loop = loop
+        self._access = access
         self._partitions = partitions
         self._commit = commit
         self._counters = counters
@@ -121,7 +128,7 @@ class ProduceHandler:
             run = self._open_run(connection, request)
         template = request.template
         if template is None:
-            run.entries.append(self._append_all(request, view))
+            run.entries.append(self._append_all(connection, request, view))
             return
         partition = template.cached_partition
         if partition is None or not partition.is_open:
@@ -222,7 +229,7 @@ class ProduceHandler:
         Versions without zstd stay on the general path, which checks the codec of every batch.
         """
         batch = request.batches[0]
-        partition, result = self._append_one(request, batch, view)
+        partition, result = self._append_one(run.connection, request, batch, view)
         if not isinstance(result, int):
             run.entries.append(self._encode_error(template, request, result))
             return
@@ -231,18 +238,27 @@ class ProduceHandler:
             template.cached_partition = partition
         run.entries.append((template, request.correlation_id, partition, result))
 
-    def _append_all(self, request: ProduceRequest, view: memoryview) -> GeneralRequest:
-        results = [self._append_one(request, batch, view) for batch in request.batches]
+    def _append_all(
+        self, connection: Connection, request: ProduceRequest, view: memoryview
+    ) -> GeneralRequest:
+        results = [self._append_one(connection, request, batch, view) for batch in request.batches]
         for _, result in results:
             if not isinstance(result, int):
                 self._counters.count_error(PRODUCE_KEY, code_of(result))
         return GeneralRequest(request, results)
 
     def _append_one(
-        self, request: ProduceRequest, batch: ProduceBatch, view: memoryview
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        batch: ProduceBatch,
+        view: memoryview,
     ) -> tuple[Partition | None, int | RequestRefused]:
         partition = None
         try:
+            if self._access.is_restricted:
+                client = Client(connection.principal, connection.client_host)
+                self._access.check_produce(client, request.transactional_id, batch.topic)
             partition = self._partitions.get(batch.topic, batch.partition)
             if request.acks not in ACKS_ALLOWED:
                 raise InvalidRequiredAcks(f"acks is {request.acks}; allowed is 0, 1 and -1")

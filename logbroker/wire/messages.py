@@ -8,6 +8,11 @@ import struct
 from functools import cache
 from typing import Any, Final
 
+from kafka.protocol.admin.acl import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
@@ -66,6 +71,9 @@ REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.DELETE_RECORDS: DeleteRecordsRequest,
     ApiKey.INIT_PRODUCER_ID: InitProducerIdRequest,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochRequest,
+    ApiKey.DESCRIBE_ACLS: DescribeAclsRequest,
+    ApiKey.CREATE_ACLS: CreateAclsRequest,
+    ApiKey.DELETE_ACLS: DeleteAclsRequest,
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest,
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest,
     ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,

@@ -257,6 +257,11 @@ class ProduceDecoder:
             if template.cached_partition in partitions:
                 template.cached_partition = None
 
+    def forget_all_partitions(self) -> None:
+        """Clear the `cached_partition` of every template."""
+        for template in self._templates.values():
+            template.cached_partition = None
+
     def _decode_fields(self, buffer: memoryview, start: int, end: int) -> ProduceRequest:
         request = decode_produce_request(buffer, start, end)
         shape_and_middle = _template_parts(request, buffer, start, end)

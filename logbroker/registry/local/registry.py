@@ -1,8 +1,9 @@
 """The registry of a single broker: files in its data directory.
 
 `registry.json` holds the document of `logbroker.registry.local.document`; `groups/` holds one file
-per consumer group. Each change replaces a whole file. A crash leaves the old or the new content,
-and at most a `.tmp` that the next change overwrites.
+per consumer group; `acls.json` holds the access control lists, if there are any. Each change
+replaces a whole file. A crash leaves the old or the new content, and at most a `.tmp` that the next
+change overwrites.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from logbroker.groups.stored import (
     StoredMembership,
     TopicPartition,
 )
+from logbroker.registry.acl_payloads import check_acl_count, format_acls, parse_acls
 from logbroker.registry.cluster import (
     COORDINATION_SLOTS,
     BrokerEndpoint,
@@ -31,10 +33,13 @@ from logbroker.registry.local.document import RegistryDocument, format_metadata,
 from logbroker.registry.local.group_files import GroupFiles
 from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
+from logbroker.security.acl import Acl
+from logbroker.security.authorizer import AclIndex
 from logbroker.storage.file_writes import replace_file
 
 REGISTRY_FILE: Final = "registry.json"
 GROUPS_FOLDER: Final = "groups"
+ACLS_FILE: Final = "acls.json"
 
 
 class LocalRegistry(Registry):
@@ -50,9 +55,11 @@ class LocalRegistry(Registry):
         metadata: RegistryDocument,
         group_files: GroupFiles,
         groups: Mapping[str, StoredGroup],
+        acls: AclIndex,
     ) -> None:
         self._path = path
         self._metadata = metadata
+        self._acls = acls
         self._endpoint: BrokerEndpoint | None = None
         self._on_change: Callable[[ClusterView], None] | None = None
         self._view = self._build_view()
@@ -79,9 +86,10 @@ class LocalRegistry(Registry):
                     f"broker_id is {broker_id}; {path} belongs to broker {metadata.broker_id}"
                 )
             groups = group_files.load()
+            acls = _load_acls(path.with_name(ACLS_FILE))
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"registry {path} cannot be opened: {error}") from error
-        return cls(path, metadata, group_files, {group.group_id: group for group in groups})
+        return cls(path, metadata, group_files, {group.group_id: group for group in groups}, acls)
 
     @property
     def view(self) -> ClusterView:
@@ -133,6 +141,19 @@ class LocalRegistry(Registry):
             first = self._metadata.next_producer_id
             self._write(replace(self._metadata, next_producer_id=first + count))
             return range(first, first + count)
+
+    def change_acls(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> None:
+        """Apply `change` to the ACLs."""
+        with self._changing:
+            acls = change(self._acls.acls)
+            check_acl_count(len(acls))
+            path = self._path.with_name(ACLS_FILE)
+            try:
+                replace_file(path, format_acls(acls))
+            except OSError as error:
+                raise StorageFailed(f"{path} cannot be written: {error}") from error
+            self._acls = AclIndex(acls)
+            self._publish_view()
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
         """Return every consumer group of a slot."""
@@ -217,6 +238,7 @@ class LocalRegistry(Registry):
             brokers=MappingProxyType({} if endpoint is None else {own: endpoint}),
             topics=MappingProxyType(dict(self._metadata.topics)),
             coordinators=MappingProxyType({} if endpoint is None else dict.fromkeys(slots, own)),
+            acls=self._acls,
         )
 
     def _group(self, group_id: str) -> StoredGroup:
@@ -237,3 +259,10 @@ def _load_or_create(path: Path, broker_id: int) -> RegistryDocument:
     metadata = RegistryDocument(new_cluster_id(), broker_id, 0, {})
     replace_file(path, format_metadata(metadata))
     return metadata
+
+
+def _load_acls(path: Path) -> AclIndex:
+    try:
+        return parse_acls(path.read_bytes() if path.exists() else b"")
+    except ValueError as error:
+        raise ValueError(f"{path} is malformed: {error}") from None

@@ -24,6 +24,7 @@ from logbroker.registry.cluster import BrokerEndpoint, ClusterView, new_cluster_
 from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper import paths
+from logbroker.registry.zookeeper.acls import AclStore
 from logbroker.registry.zookeeper.follower import ClusterFollower
 from logbroker.registry.zookeeper.groups import GroupStore
 from logbroker.registry.zookeeper.lease import LeaseKeeper, SessionLease, boot_clock_s
@@ -31,6 +32,7 @@ from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_clust
 from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, exists, get
 from logbroker.registry.zookeeper.topics import TopicStore
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
+from logbroker.security.acl import Acl
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ LASTING_PATHS: Final = (
     paths.BROKER_TOPICS,
     paths.TOPIC_CONFIGS,
     paths.CONSUMERS,
+    paths.ACLS,
     *ALL_SLOTS,
 )
 """The permanent nodes that the first broker of a cluster creates."""
@@ -59,6 +62,7 @@ class ZooKeeperRegistry(Registry):
         self._lease_keeper = LeaseKeeper(session, self._current_lease, _log_lease_failure)
         self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
         self._topics = TopicStore(session, broker_id, self._follower.check_session)
+        self._acls = AclStore(session, self._follower.check_session)
         self._groups = GroupStore(
             session, self._follower.fence_of, self._follower.handle_refused_write
         )
@@ -135,6 +139,11 @@ class ZooKeeperRegistry(Registry):
     def allocate_producer_ids(self, count: int) -> range:
         """Allocate `count` unused producer ids."""
         return self._topics.allocate_producer_ids(count)
+
+    def change_acls(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> None:
+        """Apply `change` to the ACLs; the other brokers see them through their watches."""
+        self._acls.change(change)
+        self._follower.wait_for([paths.ACLS])
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
         """Return every consumer group of a slot that has stored state."""

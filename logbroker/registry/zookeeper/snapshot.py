@@ -8,6 +8,7 @@ from typing import Final
 from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import Registration
+from logbroker.security.authorizer import NO_ACLS, AclIndex
 
 NO_FENCE: Final = -2
 """A version that no node has; -1 would match any version."""
@@ -50,6 +51,7 @@ class Snapshot:
     unreadable: frozenset[str] = frozenset()
     controller: ElectedNode | None = None
     slots: tuple[SlotNode, ...] = (SlotNode(),) * COORDINATION_SLOTS
+    acls: AclIndex = NO_ACLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +101,5 @@ def build_view(
             {n: held for n, held in holders.items() if held is not None and n not in giving_up}
         ),
         unreadable=snapshot.unreadable,
+        acls=snapshot.acls,
     )

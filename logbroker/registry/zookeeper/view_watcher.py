@@ -10,6 +10,7 @@ from typing import Any, Final
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from logbroker.errors import InvalidTopic
+from logbroker.registry.acl_payloads import DENY_ALL, parse_acls
 from logbroker.registry.cluster import COORDINATION_SLOTS
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.registry.zookeeper import paths
@@ -29,7 +30,13 @@ from logbroker.registry.zookeeper.snapshot import (
 )
 
 ALL_SLOTS: Final = [paths.slot(number) for number in range(COORDINATION_SLOTS)]
-EVERYTHING: Final = (paths.BROKER_IDS, paths.BROKER_TOPICS, paths.CONTROLLER, *ALL_SLOTS)
+EVERYTHING: Final = (
+    paths.BROKER_IDS,
+    paths.BROKER_TOPICS,
+    paths.CONTROLLER,
+    paths.ACLS,
+    *ALL_SLOTS,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +45,9 @@ class ViewWatcher:
     """The snapshot as last read.
 
     Dirty paths are those that may have changed: the broker list, the topic list, a topic, the
-    controller or a slot. A watch that fires adds one, from any thread. `refresh` reads all dirty
-    paths and sets their watches again, on its caller's thread. `on_dirty` is called when there is
-    something to refresh.
+    controller, a slot or the ACLs. A watch that fires adds one, from any thread. `refresh` reads
+    all dirty paths and sets their watches again, on its caller's thread. `on_dirty` is called when
+    there is something to refresh.
     """
 
     def __init__(self, session: ZooKeeperSession, on_dirty: Callable[[], None]) -> None:
@@ -86,6 +93,8 @@ class ViewWatcher:
             self._read_brokers()
         if paths.CONTROLLER in dirty:
             self._read_controller()
+        if paths.ACLS in dirty:
+            self._read_acls()
         self._read_slots([n for n, path in enumerate(ALL_SLOTS) if path in dirty])
         if paths.BROKER_TOPICS in dirty:
             self._read_topic_names()
@@ -135,6 +144,18 @@ class ViewWatcher:
             fence = NO_FENCE if slot is None else slot[1].version
             slots[number] = SlotNode(_elected_node(paths.slot_holder(number), holder), fence)
         self._snapshot = replace(self._snapshot, slots=tuple(slots))
+
+    def _read_acls(self) -> None:
+        (answer,) = self._session.request_all([get(paths.ACLS, self._handle_event)])
+        try:
+            if answer is None:
+                raise ValueError("it does not exist")
+            acls = parse_acls(answer[0])
+        except ValueError as error:
+            _log.error("%s is unreadable, only super users have access: %s", paths.ACLS, error)
+            acls = DENY_ALL
+        if acls != self._snapshot.acls:
+            self._snapshot = replace(self._snapshot, acls=acls)
 
     def _read_topic_names(self) -> None:
         names = set(self._session.request(children(paths.BROKER_TOPICS, self._handle_event)))

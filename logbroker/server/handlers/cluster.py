@@ -96,7 +96,7 @@ class ClusterHandlers:
         connection: Connection,
         respond: Callable[[MetadataResponse | CachedMetadata], None],
     ) -> None:
-        """Return the brokers and the requested topics; all topics if none is named (v1: null).
+        """Return the brokers and the requested topics; all topics if `topics` is None.
 
         The response is immediate unless topics are auto-created.
         """
@@ -186,7 +186,7 @@ class ClusterHandlers:
     ) -> MetadataResponse | CachedMetadata:
         view = self._view_for(connection)
         wanted = request.topics
-        if wanted is None or (request.version == 0 and not wanted):
+        if wanted is None:
             cached = self._all_topics.get(connection.listener)
             if cached is None or cached.view is not view:
                 cached = self._all_topics[connection.listener] = CachedMetadata(view)

@@ -22,7 +22,8 @@ class RawConnection:
 
     def __init__(self, bootstrap_servers: str, *, receive_buffer_bytes: int | None = None) -> None:
         host, _, port = bootstrap_servers.rpartition(":")
-        self.socket = socket.socket()
+        host = host.strip("[]")
+        self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.socket.settimeout(DEADLINE_S)
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.protocol.admin.acl import (
+    CreateAclsResponse,
+    DeleteAclsResponse,
+    DescribeAclsResponse,
+)
 from kafka.protocol.admin.cluster import DescribeClusterResponse, DescribeLogDirsResponse
 from kafka.protocol.admin.configs import (
     AlterConfigsResponse,
@@ -67,6 +72,9 @@ RESPONSES: dict[ApiKey, Any] = {
     ApiKey.DELETE_RECORDS: DeleteRecordsResponse,
     ApiKey.INIT_PRODUCER_ID: InitProducerIdResponse,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochResponse,
+    ApiKey.DESCRIBE_ACLS: DescribeAclsResponse,
+    ApiKey.CREATE_ACLS: CreateAclsResponse,
+    ApiKey.DELETE_ACLS: DeleteAclsResponse,
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsResponse,
     ApiKey.ALTER_CONFIGS: AlterConfigsResponse,
     ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse,

@@ -1,0 +1,1 @@
+"""Authorization: what a client may do with topics, groups and the cluster."""

@@ -1,0 +1,335 @@
+"""Guards of the requests about consumer groups, their offsets and producer ids."""
+
+from typing import Any, Final
+
+from kafka.protocol.admin.groups import DeleteGroupsResponse, DescribeGroupsResponse
+from kafka.protocol.consumer.group import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+    SyncGroupResponse,
+)
+from kafka.protocol.metadata import FindCoordinatorResponse
+from kafka.protocol.producer.transaction import InitProducerIdResponse
+
+from logbroker.security.acl import AclOperation, AclResourceType
+from logbroker.server.authorization.access import Access, Client, refusal_of
+from logbroker.server.authorization.guards import (
+    CLUSTER_CODE,
+    GROUP_CODE,
+    TOPIC_CODE,
+    TRANSACTIONAL_ID_CODE,
+    Forbidden,
+    Verdict,
+    add_results,
+    split,
+)
+from logbroker.wire.error_codes import code_and_message
+
+FIRST_FETCH_WITH_GROUP_ERROR: Final = 2
+FIRST_FETCH_OF_MANY_GROUPS: Final = 8
+FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
+FIRST_WITH_MANY_KEYS: Final = 4
+TRANSACTION: Final = 1
+
+_CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+_FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+_FetchedGroupTopic = _FetchedGroup.OffsetFetchResponseTopics
+_DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+
+
+def guard_join_group(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Read on the group."""
+    if access.allows_group(client, AclOperation.READ, request.group_id):
+        return None
+    has_null = (request.version or 0) >= FIRST_JOIN_WITHOUT_PROTOCOL
+    return Forbidden(
+        JoinGroupResponse(
+            throttle_time_ms=0,
+            error_code=GROUP_CODE,
+            generation_id=-1,
+            protocol_type=None,
+            protocol_name=None if has_null else "",
+            leader="",
+            skip_assignment=False,
+            member_id=request.member_id,
+            members=[],
+        )
+    )
+
+
+def guard_sync_group(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Read on the group."""
+    if access.allows_group(client, AclOperation.READ, request.group_id):
+        return None
+    return Forbidden(
+        SyncGroupResponse(
+            throttle_time_ms=0,
+            error_code=GROUP_CODE,
+            protocol_type=None,
+            protocol_name=None,
+            assignment=b"",
+        )
+    )
+
+
+def guard_heartbeat(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Read on the group."""
+    if access.allows_group(client, AclOperation.READ, request.group_id):
+        return None
+    return Forbidden(HeartbeatResponse(throttle_time_ms=0, error_code=GROUP_CODE))
+
+
+def guard_leave_group(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Read on the group."""
+    if access.allows_group(client, AclOperation.READ, request.group_id):
+        return None
+    return Forbidden(LeaveGroupResponse(throttle_time_ms=0, error_code=GROUP_CODE, members=[]))
+
+
+def guard_offset_commit(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Read on the group and on each topic."""
+
+    def not_committed(topics: list[Any], code: int) -> list[Any]:
+        return [
+            _CommittedTopic(
+                name=topic.name,
+                partitions=[
+                    _CommittedTopic.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+
+    if not access.allows_group(client, AclOperation.READ, request.group_id):
+        refused = not_committed(request.topics, GROUP_CODE)
+        return Forbidden(OffsetCommitResponse(throttle_time_ms=0, topics=refused))
+    request.topics, forbidden = split(
+        request.topics, lambda each: access.allows_topic(client, AclOperation.READ, each.name)
+    )
+    return add_results("topics", not_committed(forbidden, TOPIC_CODE))
+
+
+def guard_offset_fetch(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Describe on each group and on each topic."""
+    if (request.version or 0) >= FIRST_FETCH_OF_MANY_GROUPS:
+        return _guard_offset_fetch_of_many(access, client, request)
+    if not access.allows_group(client, AclOperation.DESCRIBE, request.group_id):
+        each_code = GROUP_CODE if request.version < FIRST_FETCH_WITH_GROUP_ERROR else 0
+        topics = _not_fetched(_FetchedTopic, request.topics or (), each_code) if each_code else []
+        return Forbidden(
+            OffsetFetchResponse(throttle_time_ms=0, error_code=GROUP_CODE, topics=topics, groups=[])
+        )
+    if request.topics is None:
+        return lambda message: _hide_topics(access, client, message, message)
+    request.topics, forbidden = split(
+        request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name)
+    )
+    return add_results("topics", _not_fetched(_FetchedTopic, forbidden, TOPIC_CODE))
+
+
+def _guard_offset_fetch_of_many(access: Access, client: Client, request: Any) -> Verdict:
+    request.groups, forbidden_groups = split(
+        request.groups,
+        lambda each: access.allows_group(client, AclOperation.DESCRIBE, each.group_id),
+    )
+    forbidden: dict[str, list[Any]] = {}
+    for group in request.groups:
+        if group.topics is not None:
+            group.topics, forbidden[group.group_id] = split(
+                group.topics,
+                lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name),
+            )
+
+    def finish(message: Any) -> Any:
+        for group in message.groups:
+            if group.group_id in forbidden:
+                topics = forbidden[group.group_id]
+                if not group.error_code:
+                    group.topics += _not_fetched(_FetchedGroupTopic, topics, TOPIC_CODE)
+            else:
+                _hide_topics(access, client, group, message)
+        message.groups += [
+            _FetchedGroup(group_id=each.group_id, topics=[], error_code=GROUP_CODE)
+            for each in forbidden_groups
+        ]
+        return message
+
+    return finish
+
+
+def _hide_topics(access: Access, client: Client, holder: Any, message: Any) -> Any:
+    """Remove what `client` may not describe from all offsets of a group; returns `message`."""
+    holder.topics = [
+        each
+        for each in holder.topics
+        if access.allows_topic(client, AclOperation.DESCRIBE, each.name)
+    ]
+    return message
+
+
+def _not_fetched(kind: Any, topics: Any, code: int) -> list[Any]:
+    part = getattr(kind, "OffsetFetchResponsePartition", None) or kind.OffsetFetchResponsePartitions
+    return [
+        kind(
+            name=topic.name,
+            partitions=[
+                part(
+                    partition_index=number,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=code,
+                )
+                for number in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def guard_offset_delete(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Delete on the group and Read on each topic."""
+    if not access.allows_group(client, AclOperation.DELETE, request.group_id):
+        return Forbidden(OffsetDeleteResponse(error_code=GROUP_CODE, throttle_time_ms=0, topics=[]))
+    request.topics, forbidden = split(
+        request.topics, lambda each: access.allows_topic(client, AclOperation.READ, each.name)
+    )
+
+    def finish(message: Any) -> Any:
+        if not message.error_code:
+            message.topics += [
+                _DeletedTopic(
+                    name=topic.name,
+                    partitions=[
+                        _DeletedTopic.OffsetDeleteResponsePartition(
+                            partition_index=each.partition_index, error_code=TOPIC_CODE
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in forbidden
+            ]
+        return message
+
+    return finish if forbidden else None
+
+
+def guard_find_coordinator(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Describe on each group or transactional id."""
+    is_transaction = request.key_type == TRANSACTION
+    kind = AclResourceType.TRANSACTIONAL_ID if is_transaction else AclResourceType.GROUP
+
+    def is_allowed(key: str) -> bool:
+        return access.allows(client, AclOperation.DESCRIBE, kind, key)
+
+    if (request.version or 0) < FIRST_WITH_MANY_KEYS:
+        key = request.key or ""
+        if is_allowed(key):
+            return None
+        code, reason = code_and_message(refusal_of(client, AclOperation.DESCRIBE, kind, key))
+        return Forbidden(
+            FindCoordinatorResponse(
+                throttle_time_ms=0,
+                error_code=code,
+                error_message=reason,
+                node_id=-1,
+                host="",
+                port=-1,
+                coordinators=[],
+            )
+        )
+    request.coordinator_keys, forbidden = split(request.coordinator_keys, is_allowed)
+    refused = []
+    for key in forbidden:
+        code, reason = code_and_message(refusal_of(client, AclOperation.DESCRIBE, kind, key))
+        refused.append(
+            FindCoordinatorResponse.Coordinator(
+                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=reason
+            )
+        )
+    return add_results("coordinators", refused)
+
+
+def guard_describe_groups(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Describe on each group."""
+    described = DescribeGroupsResponse.DescribedGroup
+    request.groups, forbidden = split(
+        request.groups, lambda each: access.allows_group(client, AclOperation.DESCRIBE, each)
+    )
+
+    def finish(message: Any) -> Any:
+        if request.include_authorized_operations:
+            for group in message.groups:
+                if not group.error_code:
+                    group.authorized_operations = access.operations(
+                        client, AclResourceType.GROUP, group.group_id
+                    )
+        message.groups += [
+            described(
+                error_code=GROUP_CODE,
+                group_id=group_id,
+                group_state="",
+                protocol_type="",
+                protocol_data="",
+                members=[],
+            )
+            for group_id in dict.fromkeys(forbidden)
+        ]
+        return message
+
+    return finish if forbidden or request.include_authorized_operations else None
+
+
+def guard_list_groups(access: Access, client: Client, _request: Any) -> Verdict:
+    """Show all groups with Describe on the cluster, otherwise those with Describe on the group."""
+    if access.allows_cluster(client, AclOperation.DESCRIBE):
+        return None
+
+    def finish(message: Any) -> Any:
+        message.groups = [
+            each
+            for each in message.groups
+            if access.allows_group(client, AclOperation.DESCRIBE, each.group_id)
+        ]
+        return message
+
+    return finish
+
+
+def guard_delete_groups(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Delete on each group."""
+    result = DeleteGroupsResponse.DeletableGroupResult
+    request.groups_names, forbidden = split(
+        request.groups_names, lambda each: access.allows_group(client, AclOperation.DELETE, each)
+    )
+    return add_results(
+        "results", [result(group_id=each, error_code=GROUP_CODE) for each in forbidden]
+    )
+
+
+def guard_init_producer_id(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Write on the transactional id; without one, on some topic, or IdempotentWrite."""
+    if request.transactional_id is not None:
+        kind = AclResourceType.TRANSACTIONAL_ID
+        is_allowed = access.allows(client, AclOperation.WRITE, kind, request.transactional_id)
+        code = TRANSACTIONAL_ID_CODE
+    else:
+        is_allowed = access.allows_cluster(
+            client, AclOperation.IDEMPOTENT_WRITE
+        ) or access.allows_any_topic(client, AclOperation.WRITE)
+        code = CLUSTER_CODE
+    if is_allowed:
+        return None
+    return Forbidden(
+        InitProducerIdResponse(
+            throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1
+        )
+    )
