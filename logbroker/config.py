@@ -20,6 +20,9 @@ from logbroker.listeners import (
 UNSET: Final = 2**63 - 1
 """Kafka's value for "never" or "unlimited" in a long setting."""
 
+ClientAuth = Literal["none", "requested", "required"]
+"""Whether clients of SSL listeners authenticate with a certificate: Kafka's `ssl.client.auth`."""
+
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
 MINUTE_MS: Final = 60_000
@@ -90,6 +93,13 @@ class BrokerConfig:
     advertised_port: int | None = None
     listeners: tuple[ListenerConfig, ...] = ()
     """The listeners by name; without any, a PLAINTEXT listener at `host` and `port`."""
+    ssl_certfile: Path | None = None
+    """The certificate chain of listeners with TLS, in PEM."""
+    ssl_keyfile: Path | None = None
+    """Its key; None means that `ssl_certfile` contains it."""
+    ssl_ca_file: Path | None = None
+    """The certificates that sign those of clients."""
+    ssl_client_auth: ClientAuth = "none"
     broker_id: int = 0
     zookeeper: str | None = None
     zookeeper_session_timeout_s: float = 18.0
@@ -130,6 +140,12 @@ class BrokerConfig:
             if not lowest <= (value := getattr(self, name)) <= highest
         ]
         problems += find_problems(self.listeners)
+        if self.ssl_certfile is None and any(each.protocol.has_tls for each in self.listeners):
+            problems.append("ssl_certfile is missing; listeners with SSL or SASL_SSL require it")
+        if self.ssl_ca_file is None and self.ssl_client_auth != "none":
+            problems.append(
+                f"ssl_ca_file is missing; ssl_client_auth={self.ssl_client_auth} requires it"
+            )
         if not self.listeners and self.host in ANY_HOST and self.advertised_host is None:
             problems.append(
                 f"advertised_host is missing; with host {self.host!r} clients need an address to "

@@ -33,7 +33,7 @@ class SecurityProtocol(StrEnum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-SERVED_PROTOCOLS: Final = (SecurityProtocol.PLAINTEXT,)
+SERVED_PROTOCOLS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 
 
 class ListenerConfig(NamedTuple):

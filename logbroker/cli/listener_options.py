@@ -1,12 +1,14 @@
 """The options of `logbroker serve` that say where and how the broker listens."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, get_args
 
 import click
 from click.core import ParameterSource
 
 from logbroker.cli.server_command import AddressParam
+from logbroker.config import ClientAuth
 from logbroker.errors import ConfigurationError
 from logbroker.listeners import SecurityProtocol, parse_listeners
 
@@ -59,6 +61,49 @@ _OPTIONS: Final = (
         help="Addresses for clients. Default: those of --listeners.",
     ),
 )
+
+
+_PEM_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+
+_TLS_OPTIONS: Final = (
+    click.option(
+        "--ssl-certfile",
+        type=_PEM_FILE,
+        envvar="LOGBROKER_SSL_CERTFILE",
+        show_envvar=True,
+        help="PEM file with the certificate chain of SSL and SASL_SSL listeners.",
+    ),
+    click.option(
+        "--ssl-keyfile",
+        type=_PEM_FILE,
+        envvar="LOGBROKER_SSL_KEYFILE",
+        show_envvar=True,
+        help="PEM file with its key. Default: the file of --ssl-certfile.",
+    ),
+    click.option(
+        "--ssl-ca-file",
+        type=_PEM_FILE,
+        envvar="LOGBROKER_SSL_CA_FILE",
+        show_envvar=True,
+        help="PEM file with the CAs that sign certificates of clients.",
+    ),
+    click.option(
+        "--ssl-client-auth",
+        type=click.Choice(get_args(ClientAuth)),
+        default="none",
+        envvar="LOGBROKER_SSL_CLIENT_AUTH",
+        show_default=True,
+        show_envvar=True,
+        help="Whether clients of SSL listeners authenticate with a certificate.",
+    ),
+)
+
+
+def tls_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of certificates to a command."""
+    for option in reversed(_TLS_OPTIONS):
+        command = option(command)
+    return command
 
 
 def listener_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,6 +2,7 @@
 
 import logging
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from logbroker.cli.formats import refuse
-from logbroker.cli.listener_options import listener_options, take_listener_settings
+from logbroker.cli.listener_options import listener_options, take_listener_settings, tls_options
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
@@ -72,6 +73,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @listener_options
+@tls_options
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -162,6 +164,7 @@ def serve(
     except LogbrokerError as error:
         refuse(error)
     stop_on_signals(broker.stop)
+    signal.signal(signal.SIGHUP, lambda *_: broker.reload_certificates())
     if stop_on_stdin_close:
         stop_at_end_of_stdin(broker.stop)
     click.echo(f"logbroker ready on {config.host}:{broker.port}", err=True)

@@ -90,6 +90,10 @@ class Broker:
         self._loop.run(self._end_turn)
         self._close()
 
+    def reload_certificates(self) -> None:
+        """Load the certificate files again; safe on any thread and in signal handlers."""
+        self._loop.call_soon(self._listener.reload_certificates)
+
     def stop(self) -> None:
         """End `run`; safe on any thread and in signal handlers."""
         self._loop.call_soon(self._loop.stop)

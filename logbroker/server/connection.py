@@ -163,7 +163,7 @@ class Connection:
             self._output.extend(parts)
             self._output_bytes += sum(len(part) for part in parts if isinstance(part, bytes))
         try:
-            self._is_blocked = bool(self._output) and self._send_output()
+            self._is_blocked = self._send_output()
         except OSError as error:
             self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
             return
@@ -264,13 +264,17 @@ class Connection:
             )
         except BlockingIOError:
             return -1
+        self._advance_span(span, sent)
+        return sent
+
+    def _advance_span(self, span: FileSpan, sent: int) -> None:
+        """Remove the sent bytes from the span at the head of the queue."""
         if sent == 0:
             raise OSError(f"segment ends before byte {span.position + span.length}")
         if sent == span.length:
             self._output.popleft()
         else:
             self._output[0] = FileSpan(span.file, span.position + sent, span.length - sent)
-        return sent
 
     def _load(self, chunk: FileSpan) -> None:
         self._is_loading = True
@@ -293,7 +297,9 @@ class Connection:
             self._is_resuming = True
             self._loop.call_soon(self._handle_postponed)
         reads = not is_full and not self._is_postponed
-        events = (READ if reads else 0) | (WRITE if self._is_blocked else 0)
+        self._watch((READ if reads else 0) | (WRITE if self._is_blocked else 0))
+
+    def _watch(self, events: int) -> None:
         if events != self._events:
             self._events = events
             self._loop.modify(self._sock, events, self._handle_events)

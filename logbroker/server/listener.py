@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError
-from logbroker.listeners import ListenerAddress, ListenerConfig
+from logbroker.listeners import ListenerAddress, ListenerConfig, SecurityProtocol
+from logbroker.security.tls import TlsContexts, TlsFiles
 from logbroker.server.connection import (
     Connection,
     ConnectionOrigin,
@@ -17,6 +18,7 @@ from logbroker.server.connection import (
 )
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
+from logbroker.server.tls_connection import TlsConnection, TlsServer
 from logbroker.server.worker_pool import WorkerPool
 
 log = logging.getLogger("logbroker.listener")
@@ -26,6 +28,10 @@ ACCEPTS_PER_TURN: Final = 64
 """At most this many new connections per turn, so that open ones are served."""
 
 ACCEPT_PAUSE_S: Final = 1.0
+
+HANDSHAKE_THREADS: Final = 2
+CERTIFICATE_CHECK_S: Final = 10.0
+"""Interval between checks whether the certificate files were replaced."""
 
 OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -60,12 +66,14 @@ class Listener:
         """Bind every address, so that a conflict is found before anything else is done.
 
         Raises:
-            ConfigurationError: an address cannot be bound.
+            ConfigurationError: an address cannot be bound, or a certificate cannot be used.
         """
+        self._contexts = _tls_contexts(config)
         self._config = config
         self._limits = RequestLimits(config.request_bytes_max, config.requests_in_flight_max)
         self._loop = loop
         self._connections: set[Connection] = set()
+        self._tls: TlsServer | None = None
         self._bound: list[BoundListener] = []
         try:
             for each in config.served_listeners:
@@ -91,11 +99,24 @@ class Listener:
         """The bound port of the first listener."""
         return self._bound[0].port
 
+    def reload_certificates(self) -> None:
+        """Use the current certificate files for new connections."""
+        if self._contexts is not None:
+            self._contexts.reload()
+
+    def _check_certificates(self) -> None:
+        if self._contexts is not None:
+            self._contexts.reload_if_changed()
+
     def start(self, dispatcher: Dispatcher, read_pool: WorkerPool, counters: Counters) -> None:
         """Listen; `dispatcher` handles the received requests."""
         self._dispatcher = dispatcher
         self._read_pool = read_pool
         self._counters = counters
+        if self._contexts is not None:
+            handshakes = WorkerPool(self._loop, "tls", HANDSHAKE_THREADS)
+            self._tls = TlsServer(self._contexts, handshakes)
+            self._loop.call_every(CERTIFICATE_CHECK_S, self._check_certificates)
         for bound in self._bound:
             bound.sock.listen(BACKLOG)
             self._watch(bound)
@@ -114,6 +135,8 @@ class Listener:
             bound.sock.close()
         for connection in list(self._connections):
             connection.close()
+        if self._tls is not None:
+            self._tls.handshakes.close()
 
     def _watch(self, bound: BoundListener) -> None:
         self._loop.register(bound.sock, READ, lambda _events: self._accept(bound))
@@ -132,7 +155,7 @@ class Listener:
                 return
             origin = ConnectionOrigin(f"{address[0]}:{address[1]}", bound.config.name)
             try:
-                self._open(sock, origin)
+                self._open(sock, origin, bound.config.protocol)
             except OSError as error:
                 log.warning("rejected peer=%s reason=%s", address[0], error)
                 sock.close()
@@ -142,7 +165,9 @@ class Listener:
         self._loop.unregister(bound.sock)
         self._loop.call_at(self._loop.now_s + ACCEPT_PAUSE_S, lambda: self._watch(bound))
 
-    def _open(self, sock: socket.socket, origin: ConnectionOrigin) -> None:
+    def _open(
+        self, sock: socket.socket, origin: ConnectionOrigin, protocol: SecurityProtocol
+    ) -> None:
         if len(self._connections) >= self._config.connections_max:
             self._counters.connections_rejected += 1
             log.warning(
@@ -155,18 +180,31 @@ class Listener:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._counters.connections_opened += 1
-        self._connections.add(
-            Connection(
-                sock,
-                origin,
-                self._loop,
-                self._read_pool,
-                self._dispatcher,
-                self._counters,
-                self._limits,
-                self._connections.discard,
-            )
+        made = TlsConnection if protocol.has_tls else Connection
+        connection = made(
+            sock,
+            origin,
+            self._loop,
+            self._read_pool,
+            self._dispatcher,
+            self._counters,
+            self._limits,
+            self._connections.discard,
         )
+        if isinstance(connection, TlsConnection):
+            assert self._tls is not None, "listeners with TLS have contexts"
+            connection.start_handshake(self._tls, self._tls.contexts.context(protocol))
+        self._connections.add(connection)
+
+
+def _tls_contexts(config: BrokerConfig) -> TlsContexts | None:
+    if not any(each.protocol.has_tls for each in config.served_listeners):
+        return None
+    assert config.ssl_certfile is not None, "the settings were validated"
+    files = TlsFiles(
+        config.ssl_certfile, config.ssl_keyfile or config.ssl_certfile, config.ssl_ca_file
+    )
+    return TlsContexts(files, config.ssl_client_auth)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -28,7 +28,7 @@ from tests.support.processes.waiting import until
 
 REQUEST_BYTES_MAX = 2 * 2**20
 UNSUPPORTED_VERSION = 35
-INVALID_REQUEST = 42
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 TRANSACTION = 1
 INVALID_TOPIC = 17
 
@@ -163,12 +163,15 @@ def test_an_invalid_topic_name_is_not_reported_as_unknown(
 
 def test_transactions_have_no_coordinator(connection: RawConnection) -> None:
     one = FindCoordinatorRequest(key="transaction", key_type=TRANSACTION)
-    assert connection.ask(one, FindCoordinatorResponse, 2).error_code == INVALID_REQUEST
+    assert (
+        connection.ask(one, FindCoordinatorResponse, 2).error_code
+        == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    )
     many = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["one", "two"])
     answer = connection.ask(many, FindCoordinatorResponse, 4)
     assert [(each.key, each.error_code) for each in answer.coordinators] == [
-        ("one", INVALID_REQUEST),
-        ("two", INVALID_REQUEST),
+        ("one", TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("two", TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ]
 
 

@@ -85,6 +85,7 @@ class Counters:
     connections_opened: int = 0
     connections_rejected: int = 0
     connections_protocol_errors: int = 0
+    authentication_failures: int = 0
     group_rebalances: int = 0
 
     def count_error(self, api_key: int, code: int, times: int = 1) -> None:

@@ -69,6 +69,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "connections_protocol_errors_total": Family(
         "counter", "Connections closed for a malformed or oversized request."
     ),
+    "authentication_failures_total": Family(
+        "counter", "Connections closed because TLS or SASL authentication failed."
+    ),
     "groups": Family("gauge", "Consumer groups of this coordinator.", ("state",)),
     "group_members": Family("gauge", "Members of these groups."),
     "group_rebalances_total": Family("counter", "New generations of consumer groups."),

@@ -36,7 +36,7 @@ def self_signed(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - 2 * DAY)
         .not_valid_after(now - DAY if expired else now + 2 * DAY)
-        .add_extension(x509.SubjectAlternativeName([_general_name(each) for each in names]), False)
+        .add_extension(x509.SubjectAlternativeName([general_name(each) for each in names]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -52,7 +52,8 @@ def self_signed(
     return files
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def general_name(name: str) -> x509.GeneralName:
+    """Return a host name or an address as a certificate has it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
