@@ -77,6 +77,11 @@ class PartitionProgress:
             self._unread.remove(offset)
             self.settle(offset)
 
+    def skip_to(self, position: int) -> None:
+        """Settle the unread offsets below `position`: their records cannot be read."""
+        self.settle_deleted(position)
+        self._position = max(self._position, position)
+
     def commit(self) -> PartitionCommit:
         """The commit to store. It lists every unsettled offset below its position.
 

@@ -141,6 +141,11 @@ class Deliverer:
                         self._reports.count_event(event)
                     self._add(partition, event, now_s, now_ms)
 
+    def skip_to(self, partition: int, offset: int) -> None:
+        """Treat the unread offsets below `offset` as settled: their batches cannot be read."""
+        if assigned := self._partitions.get(partition):
+            assigned.progress.skip_to(offset)
+
     async def release_partitions(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Start no more requests, and wait for those in flight; the positions to commit."""
         revoked = {each: self._partitions[each] for each in partitions if each in self._partitions}

@@ -183,6 +183,11 @@ class Matcher:
         self.pending += count
         self._reads.put_nowait(_Read(events, ranges, count, time.monotonic()))
 
+    def skip_to(self, partition: int, offset: int) -> None:
+        """Treat the unread offsets below `offset` as done: their batches cannot be read."""
+        if assigned := self._partitions.get(partition):
+            assigned.ranges.append(_ReadRange(offset, is_done=True))
+
     async def release_partitions(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Wait up to a limit for pending records; the positions to commit."""
         revoked = {each: self._partitions[each] for each in partitions if each in self._partitions}

@@ -9,6 +9,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.domain.delivery import LiveOutcome
+from app.log.metrics import LogMetrics
+from app.log.topics import DELIVERY_LOG, EVENTS
 from app.webhooks.metrics import DeliveryMetrics
 
 Lags = Callable[[], dict[int, int]]
@@ -34,6 +36,7 @@ class LiveMetrics:
             "Deliveries that the matcher wrote to `delivery_log`.",
         )
         self.attempts = DeliveryMetrics(self.registry)
+        self.log = LogMetrics(self.registry, EVENTS, DELIVERY_LOG)
         self._settled = self._counter(
             "rewind_live_settled_events",
             "Records of `delivery_log` whose outcome is written, by outcome.",

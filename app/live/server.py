@@ -251,6 +251,7 @@ class LivePath:
             name,
             stage,
             properties=settings.kafka_properties,
+            on_unreadable=self._metrics.log.record_unreadable,
         )
 
     def _queue_context(self, group: asyncio.TaskGroup) -> QueueContext:
@@ -318,6 +319,11 @@ class LivePath:
             lambda: all(each.joined.is_set() for each in readers),
         )
         metrics.watch_lags({each.group: partial(dict, each.lags) for each in readers})
+        metrics.log.watch_stalled({each.topic: partial(_stalled, each) for each in readers})
+
+
+def _stalled(reader: GroupReader) -> int:
+    return len(reader.stalled)
 
 
 def _decoder(settings: Settings) -> "AvroDecoder | None":

@@ -113,7 +113,10 @@ class LiveDeliveries:
         with closing(self._reader(window, outcomes)) as reader:
             try:
                 while not reader.is_done and may_continue():
-                    _add_delivered(reader.read(), found)
+                    fetched = reader.read()
+                    _add_delivered(fetched, found)
+                    # The events whose outcomes cannot be read count as missing.
+                    is_all = is_all and not fetched.unreadable
             except HistoryLost as lost:
                 return DeliveredLookup(found, is_complete=False, lost=lost)
             return DeliveredLookup(found, is_all and reader.is_done and not found.is_full)

@@ -44,6 +44,12 @@ class Estimate(NamedTuple):
     is_upper_bound: bool = False
     """Whether events that need not be sent may be included, for lack of time."""
 
+    unreadable_batches: int = 0
+    """The batches that cannot be read, of those that the estimate met; no event of them counts."""
+
+    unreadable_offsets: int = 0
+    """The offsets of these batches within the range."""
+
 
 @dataclass(frozen=True, slots=True)
 class EstimateQuery:
@@ -171,14 +177,20 @@ class _EventCount:
         self._events = 0
         self._bytes = 0
         self._records = 0
+        self._unreadable_batches = 0
+        self._unreadable_offsets = 0
 
     def read_range(self, reader: ReplayReader, start: int, until_s: float) -> None:
         """Count the events of a reader from `start` on, until its end or a monotonic time."""
         position = start
         while not reader.is_done and time.monotonic() < until_s:
-            events, position = reader.read()
-            for event in events:
+            fetched = reader.read()
+            position = fetched.position
+            for event in fetched.events:
                 self._count(event)
+            for batch in fetched.unreadable:
+                self._unreadable_batches += 1
+                self._unreadable_offsets += batch.offsets
         self._records += position - start
 
     def _count(self, event: LoggedEvent) -> None:
@@ -207,6 +219,8 @@ class _EventCount:
             round(self._bytes * factor),
             is_exact=self._records == length,
             reading_s=elapsed_s * factor,
+            unreadable_batches=self._unreadable_batches,
+            unreadable_offsets=self._unreadable_offsets,
         )
 
 

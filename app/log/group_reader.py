@@ -14,8 +14,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from app.log.client_errors import CLIENT_LOG
 from app.log.event import LoggedEvent, account_of, header_text, is_presentable
 from app.log.group_position import Committed, GroupPosition, fetch_positions
+from app.log.unreadable import PartitionReads, log_unreadable
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
+from logbroker.client.raw.unreadable_batches import SkippedBatch
 
 T = TypeVar("T")
 
@@ -48,6 +50,9 @@ class GroupStage(Protocol):
     def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Process records, by partition. An event without a valid id has an empty one."""
 
+    def skip_to(self, partition: int, offset: int) -> None:
+        """Treat the unread offsets below `offset` as processed: their batches cannot be read."""
+
     async def release_partitions(self, partitions: Sequence[int]) -> Mapping[int, Committed]:
         """Finish work on revoked partitions; return the last commit of each."""
 
@@ -71,11 +76,16 @@ class GroupReader:
         stage: GroupStage,
         *,
         properties: Mapping[str, str] = {},
+        on_unreadable: Callable[[SkippedBatch], object] = log_unreadable,
     ) -> None:
+        """`on_unreadable` gets each batch that is skipped, on the reader's thread."""
         self.topic = topic
         self.group = group
         self.lags: dict[int, int] = {}
         """The number of unread records up to the log end, by partition."""
+        self._reads = PartitionReads(
+            topic, {**properties, "bootstrap.servers": bootstrap_servers}, on_unreadable
+        )
         self.joined = asyncio.Event()
         self._stage = stage
         self._configuration = group_configuration(bootstrap_servers, group, properties)
@@ -91,6 +101,7 @@ class GroupReader:
         self._paused: set[int] = set()
         self._next_lag_s = 0.0
         self._next_warning_s = 0.0
+        self._blocked_s = 0.0
 
     async def run(self) -> None:
         """Read until `stop`, release all partitions, and leave the group.
@@ -127,6 +138,11 @@ class GroupReader:
         """Resume a paused partition."""
         self._held.discard(partition)
 
+    @property
+    def stalled(self) -> frozenset[int]:
+        """The partitions that have made no progress for a minute, though there are records."""
+        return self._reads.stalled
+
     def _run(self, done: "asyncio.Future[None]") -> None:
         """The body of the thread, which calls everything below."""
         try:
@@ -150,6 +166,7 @@ class GroupReader:
                 self._apply_holds(consumer)
                 self._hand_over(self._messages(consumer))
                 self._measure_lag(consumer)
+                self._pass_unreadable(consumer)
         except (KafkaException, CancelledError):
             # A stop does not wait for an unavailable log, or for the stage.
             if not self._stopping.is_set():
@@ -183,17 +200,23 @@ class GroupReader:
         events: dict[int, list[LoggedEvent]] = {}
         for message in messages:
             error = message.error()
-            if error is not None:
-                self._log_error(error)
-                continue
             partition = message.partition()
+            if error is not None:
+                if not self._reads.fail(partition, error, events):
+                    self._log_error(error)
+                continue
             assert partition is not None
             events.setdefault(partition, []).append(_event(message))
+        self._reads.drop_unreliable(events)
         if not events:
             return
+        began_s = time.monotonic()
         while not self._handed.acquire(timeout=_RETRY_S):
             if self._stopping.is_set():
                 return
+        self._blocked_s += time.monotonic() - began_s
+        for partition, some in events.items():
+            self._reads.positions[partition] = some[-1].offset + 1
         self._loop.call_soon_threadsafe(self._take, events)
 
     def _take(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
@@ -209,6 +232,7 @@ class GroupReader:
             consumer.incremental_assign(begin_at)
             # A partition that was paused when it was revoked may have returned.
             consumer.resume(begin_at)
+            self._reads.positions |= starts
             self._commit_now(
                 consumer,
                 {
@@ -251,6 +275,7 @@ class GroupReader:
             with self._lock:
                 self._commits.pop(partition, None)
             self.lags.pop(partition, None)
+            self._reads.forget(partition)
             self._held.discard(partition)
             self._paused.discard(partition)
 
@@ -296,11 +321,13 @@ class GroupReader:
         if now_s < self._next_lag_s:
             return
         self._next_lag_s = now_s + _LAG_S
-        assignment = consumer.assignment()
-        for tp in consumer.position(assignment) if assignment else ():
-            _, high = consumer.get_watermark_offsets(tp, cached=True)
-            if high >= 0 and tp.offset >= 0:
-                self.lags[tp.partition] = max(0, high - tp.offset)
+        self.lags |= self._reads.measure_lags(consumer, self._paused, now_s - self._blocked_s)
+
+    def _pass_unreadable(self, consumer: Consumer) -> None:
+        self._reads.pass_unreadable(consumer, self._paused, self._skip_to)
+
+    def _skip_to(self, partition: int, offset: int) -> None:
+        self._loop.call_soon_threadsafe(self._stage.skip_to, partition, offset)
 
     def _log_error(self, error: KafkaError) -> None:
         """Log that the log is unavailable; the client retries by itself."""
@@ -351,8 +378,8 @@ def group_configuration(
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        # Starts are explicit; this is for records that retention deletes during a read.
-        "auto.offset.reset": "earliest",
+        # A client that takes an offset from a damaged batch must not begin at the earliest record.
+        "auto.offset.reset": "error",
         "check.crcs": True,
         # How long the partitions of a dead process wait for another one.
         "session.timeout.ms": 10_000,

@@ -1,31 +1,43 @@
 """Reads the events of one replay from the log."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from app.domain.model import OffsetRange, Window
 from app.log.client_errors import CLIENT_LOG
-from app.log.errors import HistoryLost, LogUnavailable
+from app.log.errors import HistoryLost, LogError, LogUnavailable
 from app.log.event import LoggedEvent, account_of, header_text, is_presentable
+from app.log.unreadable import log_unreadable
+from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
+from logbroker.client.raw.unreadable_batches import SkippedBatch
 
 _WAIT_S: Final = 0.2
 """The longest time that a read blocks, and so the delay of a stop."""
 
 _RECORDS_MAX: Final = 1_000
+_ANSWER_S: Final = 5.0
 
 _END_RETRIES: Final = 4
 """Stall times to wait at an early log end: a new leader may need a while to show all records."""
 
 
+_INSPECT_AFTER_S: Final = 1.0
+"""After how long without records the log is inspected for a batch that no client can read."""
+
+
 class FetchedEvents(NamedTuple):
-    """The replay's events of one read, which ended at `position`."""
+    """The replay's events of one read, which ended at `position`.
+
+    `unreadable` are the batches that were skipped in it, cut to the range that is read.
+    """
 
     events: list[LoggedEvent]
     position: int
+    unreadable: tuple[SkippedBatch, ...] = ()
 
 
 class ReplayReader:
@@ -33,6 +45,7 @@ class ReplayReader:
 
     For one thread at a time. It fetches ahead up to 4 MB, and checks the CRC of every batch. It
     joins no group and commits nothing: the caller stores the position.
+    A batch that no client can read is skipped, and reported to `on_unreadable`.
     `properties` are the operator's for the client, such as those of TLS and SASL.
     `stall_s` is how long consecutive reads may return nothing.
     """
@@ -47,6 +60,7 @@ class ReplayReader:
         window: Window,
         properties: Mapping[str, str] = {},
         stall_s: float = 10.0,
+        on_unreadable: Callable[[SkippedBatch], object] = log_unreadable,
     ) -> None:
         configuration = reader_configuration(bootstrap_servers, properties)
         self._consumer = Consumer(configuration, logger=CLIENT_LOG)
@@ -61,6 +75,12 @@ class ReplayReader:
         self._stall_s = stall_s
         self._idle_s = 0.0
         self._log_end: int | None = None
+        self._skipper = BatchSkipper(
+            {**properties, "bootstrap.servers": bootstrap_servers}, on_unreadable
+        )
+        self._inspect_after_s = _INSPECT_AFTER_S
+        self._rejection: KafkaError | None = None
+        self._failure: LogError | None = None
 
     def move(self, start: int, end: int) -> None:
         """Continue with `[start, end)` of the same partition."""
@@ -84,15 +104,28 @@ class ReplayReader:
             HistoryLost: records of the range were deleted or truncated.
             LogUnavailable: no records arrived for `stall_s`, or the log returned an error.
         """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         before, began_s = self._position, time.monotonic()
         events = self._select_events(self._messages())
+        unreadable: tuple[SkippedBatch, ...] = ()
+        if self._rejection is not None:
+            error, self._rejection = self._rejection, None
+            unreadable = self._pass_unreadable(error)
         if self._position > before:
             self._idle_s = 0.0
+            self._inspect_after_s = _INSPECT_AFTER_S
             if self._log_end is not None and self._log_end < self._position:
                 self._log_end = None  # it grew
-        else:
-            self._check_stall(time.monotonic() - began_s)
-        return FetchedEvents(events, min(self._position, self._end))
+        elif self._failure is None:
+            self._idle_s += time.monotonic() - began_s
+            if self._log_end is None and self._idle_s >= self._inspect_after_s:
+                self._inspect_after_s *= 2
+                unreadable = self._pass_unreadable(None)
+            if not unreadable:
+                self._check_stall()
+        return FetchedEvents(events, min(self._position, self._end), unreadable)
 
     def _messages(self) -> "list[Message]":
         # `consume` waits for all it may return. So wait for one, then take what is available.
@@ -104,11 +137,14 @@ class ReplayReader:
     def _select_events(self, messages: "list[Message]") -> list[LoggedEvent]:
         """Advance the position past records; return the events that belong to the replay."""
         key, window, events = self._key, self._window, list[LoggedEvent]()
-        for message in messages:
+        for count, message in enumerate(messages):
             error = message.error()
             if error is not None:
-                self._handle_error(error, message)
-                continue
+                if self._handle_error(error, message):
+                    continue
+                # What follows is read again, or fails again.
+                messages = messages[:count]
+                break
             if message.key() != key:
                 continue
             timestamp_ms = message.timestamp()[1]
@@ -147,19 +183,62 @@ class ReplayReader:
             account_id=account_of(headers),
         )
 
-    def _handle_error(self, error: KafkaError, message: "Message") -> None:
+    def _handle_error(self, error: KafkaError, message: "Message") -> bool:
+        """Whether the records behind an error may be used; stores the error if not."""
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001  the client's public name for it
             # Transaction markers may follow the last record.
             self._log_end = message.offset()
             self._position = max(self._position, self._log_end or 0)
+        elif code in DATA_ERRORS:
+            self._rejection = error
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            raise HistoryLost(f"{self._place} no longer has offset {self._position}: {error.str()}")
+            self._handle_reset(error)
         elif code not in COORDINATOR_ERRORS:
-            raise LogUnavailable(f"{self._place} at offset {self._position}: {error.str()}")
+            self._failure = LogUnavailable(
+                f"{self._place} at offset {self._position}: {error.str()}"
+            )
+        return self._rejection is None and self._failure is None
 
-    def _check_stall(self, waited_s: float) -> None:
-        self._idle_s += waited_s
+    def _handle_reset(self, error: KafkaError) -> None:
+        """Handle an offset that the log does not have; it may come from a damaged batch."""
+        place = TopicPartition(self._topic, self._partition)
+        try:
+            low, high = self._consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
+        except KafkaException as refusal:
+            self._failure = LogUnavailable(f"{self._place}: {refusal.args[0].str()}")
+            return
+        if low <= self._position < high:
+            self._rejection = error
+            return
+        self._failure = HistoryLost(
+            f"{self._place} no longer has offset {self._position}: {error.str()}"
+        )
+
+    def _pass_unreadable(self, error: KafkaError | None) -> tuple[SkippedBatch, ...]:
+        """Skip what cannot be read at the position, and continue behind it.
+
+        If the client reported an `error` and the log cannot be inspected, the next read fails.
+        """
+        found = self._skipper.skip_unreadable(
+            self._topic, self._partition, self._position, error, until=self._end
+        )
+        if found is None and error is not None:
+            # The events in front of it are returned first.
+            self._failure = LogUnavailable(
+                f"{self._place} at offset {self._position}: {error.str()}"
+            )
+            return ()
+        if error is None and (found is None or not found.unreadable):
+            return ()
+        position = position_after(found, self._position)
+        self._consumer.assign([TopicPartition(self._topic, self._partition, position)])
+        self._position, self._idle_s = position, 0.0
+        if found is None:
+            return ()
+        return tuple(each._replace(end=min(each.end, self._end)) for each in found.unreadable)
+
+    def _check_stall(self) -> None:
         if self._log_end is not None and self._log_end < self._end:
             if self._idle_s < _END_RETRIES * self._stall_s:
                 return

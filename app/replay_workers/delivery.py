@@ -220,6 +220,7 @@ class ReplayDelivery:
             key=replay.webhook_id.encode(),
             window=replay.window,
             properties=settings.kafka_properties,
+            on_unreadable=self._dependencies.metrics.log.record_unreadable,
         )
         return ReplaySource(
             reader,

@@ -7,6 +7,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from app.domain.model import Counts
+from app.log.metrics import LogMetrics
+from app.log.topics import DELIVERY_LOG
 from app.webhooks.metrics import DeliveryMetrics
 
 JOB_RESULTS: Final = (
@@ -29,6 +31,7 @@ class WorkerMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.deliveries = DeliveryMetrics(self.registry)
+        self.log = LogMetrics(self.registry, DELIVERY_LOG)
         self._events = Counter(
             "rewind_worker_events",
             "Records below stored checkpoints, by outcome.",

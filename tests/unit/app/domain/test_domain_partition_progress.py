@@ -127,3 +127,14 @@ def test_any_metadata_is_decoded_or_rejected(note: str) -> None:
     except InvalidCommitMetadata:
         return
     assert 0 <= progress.read_from <= 1_000
+
+
+def test_skipped_offsets_are_settled_and_the_position_is_behind_them() -> None:
+    progress = PartitionProgress(10, unsettled=[4, 7])
+    progress.open(10)
+    progress.skip_to(6)
+    assert progress.unsettled_count == 2
+    progress.skip_to(20)
+    assert not progress.open(7)
+    progress.settle(10)
+    assert progress.commit() == PartitionCommit(20, "")

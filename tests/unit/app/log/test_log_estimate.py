@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.model import OffsetRange, Window
 from app.log.errors import EstimatesBusy, HistoryLost, LogUnavailable
-from app.log.estimate import SAMPLES, EstimateQuery, Estimator, sample_ranges
+from app.log.estimate import SAMPLES, Estimate, EstimateQuery, Estimator, sample_ranges
 from app.log.event import NewEvent
 from app.log.publisher import EventPublisher
 from logbroker.client.partitioner import partition_for_key
@@ -84,7 +84,9 @@ def test_a_long_range_is_sampled_from_end_to_end(foreign_broker: str) -> None:
 
 
 def test_an_empty_range_needs_no_log(refused_address: str) -> None:
-    assert estimator(refused_address).estimate(question(7, 7)) == (0, 0, True, 0.0, False)
+    assert estimator(refused_address).estimate(question(7, 7)) == Estimate(
+        0, 0, is_exact=True, reading_s=0.0
+    )
 
 
 def test_a_log_that_says_nothing_gives_no_estimate(refused_address: str) -> None:
