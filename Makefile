@@ -59,8 +59,8 @@ unit: $(VENV)/.test  ## Test without starting a process: all, or a part with T=p
 test: $(VENV)/.test services  ## Install what the tests need, then run all but the long ones
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not long"
 
-test-all: $(VENV)/.test services  ## Run the long tests, which `make test` leaves out
-	$(BIN)/python -m pytest -n 4 --dist loadgroup -m long
+test-all: $(VENV)/.test services  ## Run the long tests, which `make test` leaves out, and property tests at length
+	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "long or hypothesis" --hypothesis-profile thorough
 
 coverage: $(VENV)/.test services  ## Run the tests of `make test`, then show branch coverage by package
 	$(BIN)/python -m coverage erase

@@ -4,23 +4,21 @@ import gc
 from collections.abc import Generator, Iterator
 
 import pytest
-from hypothesis import settings
 
 from tests.support.processes.fork_server import fork_server
+from tests.support.property_examples import register_profiles
 
 pytest_plugins = (
     "tests.support.database.fixtures",
     "tests.support.http.fixtures",
     "tests.support.kafka.fixtures",
     "tests.support.spark.fixtures",
+    "tests.support.processes.memory_folder",
     "tests.support.processes.process_marks",
     "tests.support.processes.processor_time",
 )
 
-# A busy machine takes its time; no test here is about time.
-# Fewer than the hundred examples of the library: each run has others, and many run them.
-settings.register_profile("untimed", deadline=None, max_examples=30)
-settings.load_profile("untimed")
+register_profiles()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,6 +12,7 @@ from logbroker.consumer.rebalance.rebalancer import (
     StartStreams,
     Wait,
 )
+from tests.support.property_examples import examples
 from tests.unit.logbroker.consumer.simulated_group import (
     BACKOFF_S,
     SESSION_S,
@@ -159,7 +160,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestAnyGroup = GroupMachine.TestCase
-TestAnyGroup.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestAnyGroup.settings = settings(examples(60), stateful_step_count=60)
 
 ALONE = GroupView({"a": {"clicks": 1}}, {"clicks": [0, 1]})
 SHARED = GroupView({"a": {"clicks": 1}, "b": {"clicks": 1}}, {"clicks": [0, 1]})

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.errors import RegistryUnavailable
@@ -33,6 +33,7 @@ from logbroker.groups.messages import (
 )
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import StoredMembership
+from tests.support.property_examples import examples
 from tests.unit.logbroker.groups.group_harness import LIMITS, RANGE
 
 CLIENTS = 5
@@ -295,7 +296,7 @@ def actions() -> st.SearchStrategy[tuple[Callable[..., None], int]]:
     )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(actions(), min_size=20, max_size=80), st.sampled_from([0.0, 3.0]))
 def test_every_schedule_ends_with_one_owner_for_each_partition(
     schedule: list[tuple[Callable[..., None], int]], initial_delay_s: float

@@ -11,12 +11,13 @@ from functools import partial
 import pytest
 import snappy
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka import codec as foreign
 
 from logbroker.errors import CorruptBatch
 from logbroker.records.compression import Codec, compress, decompress
+from tests.support.property_examples import examples
 
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB = 2**20
@@ -181,14 +182,14 @@ def test_a_decompression_bomb_is_corrupt_and_allocates_no_memory(
     assert int(done.stdout) < 4 * 1024
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(PACKED), st.binary(max_size=200))
 def test_garbage_is_corrupt_or_within_the_bound(codec: Codec, garbage: bytes) -> None:
     with suppress(CorruptBatch):
         assert len(decompress(codec, garbage, 1000)) <= 1000
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.sampled_from(PACKED), st.data())
 def test_a_flipped_byte_never_gives_another_error(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, b"what was sent " * 20))

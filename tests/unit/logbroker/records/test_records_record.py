@@ -4,7 +4,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
@@ -20,6 +20,7 @@ from logbroker.records.record import (
     first_record_at_or_after,
 )
 from logbroker.records.varint import encode_varint
+from tests.support.property_examples import examples
 
 NOW_MS = 1_700_000_000_000
 
@@ -78,7 +79,7 @@ def test_the_header_says_what_the_records_are(records: list[NewRecord], codec: C
 
 
 @pytest.mark.parametrize("foreign_records", [KafkaPythonRecords, AiokafkaRecords])
-@settings(max_examples=50)
+@examples(50)
 @given(records=record_lists, codec=codecs)
 def test_foreign_readers_read_what_is_written(foreign_records, records, codec) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     batches = foreign_records(encode_batch(records, codec=codec, base_offset=9))
@@ -93,7 +94,7 @@ def test_foreign_readers_read_what_is_written(foreign_records, records, codec) -
 
 
 @pytest.mark.parametrize("builder_class", [KafkaPythonBuilder, AiokafkaBuilder])
-@settings(max_examples=50)
+@examples(50)
 @given(records=record_lists, codec=codecs)
 def test_batches_of_other_encoders_are_decoded(builder_class, records, codec) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
     builder = builder_class(2, codec, 0, -1, -1, -1, 1 << 30)
@@ -178,7 +179,7 @@ def test_another_magic_or_codec_is_corrupt_and_named() -> None:
         decode_records(rebuilt(batch, body, attributes=5))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.data())
 def test_a_flipped_byte_never_gives_another_error(data: st.DataObject) -> None:
     batch = bytearray(three_records(data.draw(codecs)))

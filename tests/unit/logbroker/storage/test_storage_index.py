@@ -1,11 +1,12 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.storage.offset_index import OffsetIndex
 from logbroker.storage.time_index import TimeIndex
+from tests.support.property_examples import examples
 from tests.unit.logbroker.storage.storage_content import BASE_MS, OpenLog, append_all, batch
 
 
@@ -67,7 +68,7 @@ def test_an_entry_is_written_after_the_interval_and_times_only_if_greater(
 ENTRIES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 9000)), min_size=1, max_size=30)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(ENTRIES)
 def test_searches_agree_with_a_walk_over_the_entries(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]]

@@ -2,7 +2,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.config import LogConfig
@@ -10,6 +10,7 @@ from logbroker.errors import OffsetOutOfRange, StorageFailed
 from logbroker.records.batch import iter_batches
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import create_folder
+from tests.support.property_examples import examples
 from tests.unit.logbroker.storage.storage_content import (
     TOPIC_ID,
     OpenLog,
@@ -121,7 +122,7 @@ SIZES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(SIZES, st.sampled_from([0, 1, 300, 4096, 9000, 1 << 20]), st.booleans(), st.data())
 def test_every_read_equals_a_scan_of_the_files(
     tmp_path_factory: pytest.TempPathFactory,

@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.config import LogConfig
@@ -11,6 +11,7 @@ from logbroker.errors import OutOfOrderSequence
 from logbroker.storage.checkpoints import LeaderEpochCheckpoint
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from tests.support.property_examples import examples
 from tests.unit.logbroker.storage.storage_content import (
     BASE_MS,
     TOPIC_ID,
@@ -95,7 +96,7 @@ def test_any_corrupt_byte_ends_the_log_there(
             shutil.rmtree(crashed.parent)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 700)), min_size=1, max_size=25),
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 700)), max_size=25),

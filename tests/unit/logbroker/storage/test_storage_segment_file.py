@@ -12,8 +12,8 @@ SIZE = 8 * PROBE_STEP_BYTES
 
 
 @pytest.fixture
-def span(tmp_path: Path) -> FileSpan:
-    path = tmp_path / "segment"
+def span(disk_path: Path) -> FileSpan:
+    path = disk_path / "segment"
     path.write_bytes(os.urandom(SIZE))
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)

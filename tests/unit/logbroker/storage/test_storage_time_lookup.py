@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.config import LogConfig
@@ -9,6 +9,7 @@ from logbroker.records.compression import Codec
 from logbroker.storage.log_view import TimestampOffset
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
+from tests.support.property_examples import examples
 from tests.unit.logbroker.storage.storage_content import (
     BASE_MS,
     TOPIC_ID,
@@ -141,7 +142,7 @@ def fill(folder: Path, batches: Batches, segment_bytes: int) -> PartitionLog:
     return log
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(BATCHES, st.sampled_from([16_000, 1 << 30]), st.data())
 def test_every_time_is_found_exactly_whatever_the_order(
     tmp_path_factory: pytest.TempPathFactory,
@@ -156,7 +157,7 @@ def test_every_time_is_found_exactly_whatever_the_order(
         assert log.offset_for_time(time_ms) == expected(log, time_ms)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(BATCHES, BATCHES, st.sampled_from([16_000, 1 << 30]))
 def test_the_newest_record_is_exact_below_the_high_watermark(
     tmp_path_factory: pytest.TempPathFactory,
@@ -172,7 +173,7 @@ def test_the_newest_record_is_exact_below_the_high_watermark(
         assert log.offset_for_time(time_ms) == expected(log, time_ms)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(BATCHES, st.booleans())
 def test_every_time_is_found_after_a_restart(
     tmp_path_factory: pytest.TempPathFactory, batches: Batches, is_clean: bool

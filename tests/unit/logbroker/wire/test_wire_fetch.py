@@ -3,7 +3,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest as KafkaFetchRequest
 from kafka.protocol.consumer import FetchResponse as KafkaFetchResponse
@@ -16,6 +16,7 @@ from logbroker.wire.fetch import (
     decode_fetch_request,
     encode_fetch_response,
 )
+from tests.support.property_examples import examples
 
 VERSIONS = range(4, 17)
 BY_NAME = [version for version in VERSIONS if version < 13]
@@ -218,7 +219,7 @@ def test_a_request_cut_at_any_byte_is_malformed(version: int) -> None:
     assert decoded(frame + b"stray bytes, which Kafka passes over") == whole
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.sampled_from(VERSIONS), st.data())
 def test_any_bytes_are_a_request_or_a_violation(version: int, data: st.DataObject) -> None:
     frame = bytearray(request_of(version, TWO_TOPICS, rack="r"))

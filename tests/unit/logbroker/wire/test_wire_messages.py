@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin.acl import (
     CreateAclsResponse,
@@ -53,6 +53,7 @@ from logbroker.errors import MalformedRequest
 from logbroker.wire.apis import SERVED, ApiKey, is_flexible
 from logbroker.wire.messages import BODY_BYTES_MAX, REQUESTS, decode_message, encode_message
 from logbroker.wire.request import RequestHeader, read_request_header
+from tests.support.property_examples import examples
 
 RESPONSES: dict[ApiKey, Any] = {
     ApiKey.LIST_OFFSETS: ListOffsetsResponse,
@@ -176,7 +177,7 @@ def decoded(frame: bytes) -> tuple[RequestHeader, Any]:
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
-@settings(max_examples=10)
+@examples(10)
 @given(st.data())
 def test_requests_of_kafka_python_are_decoded(
     api_key: ApiKey, version: int, data: st.DataObject
@@ -189,7 +190,7 @@ def test_requests_of_kafka_python_are_decoded(
 
 
 @pytest.mark.parametrize(("api_key", "version"), FIRST_AND_LAST)
-@settings(max_examples=3)
+@examples(3)
 @given(st.data())
 def test_a_request_cut_at_any_byte_is_malformed(
     api_key: ApiKey, version: int, data: st.DataObject
@@ -203,7 +204,7 @@ def test_a_request_cut_at_any_byte_is_malformed(
 
 
 @pytest.mark.parametrize(("api_key", "version"), FIRST_AND_LAST)
-@settings(max_examples=20)
+@examples(20)
 @given(st.data())
 def test_any_bytes_are_a_request_or_malformed(
     api_key: ApiKey, version: int, data: st.DataObject
@@ -222,7 +223,7 @@ def test_any_bytes_are_a_request_or_malformed(
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
-@settings(max_examples=10)
+@examples(10)
 @given(st.data())
 def test_kafka_python_decodes_the_response(
     api_key: ApiKey, version: int, data: st.DataObject

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest as KafkaProduceRequest
 from kafka.protocol.producer import ProduceResponse as KafkaProduceResponse
@@ -18,6 +18,7 @@ from logbroker.wire.produce import (
     decode_produce_request,
     encode_produce_response,
 )
+from tests.support.property_examples import examples
 
 VERSIONS = range(3, 12)
 FIRST_FLEXIBLE = 9
@@ -164,7 +165,7 @@ def test_a_repeated_request_cut_at_any_byte_is_malformed(version: int) -> None:
             decoded(frame[:end], decoder.decode)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.sampled_from(VERSIONS), st.data())
 def test_a_template_decodes_any_bytes_like_the_general_path(
     version: int, data: st.DataObject

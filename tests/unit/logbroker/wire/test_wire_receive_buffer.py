@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.errors import FrameTooLarge
@@ -9,6 +9,7 @@ from logbroker.wire.receive_buffer import (
     SMALL_TURNS_MAX,
     ReceiveBuffer,
 )
+from tests.support.property_examples import examples
 
 FRAME_BYTES_MAX = 100 * 2**20
 
@@ -103,7 +104,7 @@ def test_a_size_prefix_alone_allocates_no_memory() -> None:
     assert len(buffer) == before
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(100, 300_000), st.integers(200, 50_000))
 def test_memory_depends_on_the_received_bytes(size: int, read_bytes: int) -> None:
     buffer = ReceiveBuffer(frame_bytes_max=FRAME_BYTES_MAX, initial_bytes=64)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.schemas.avro.canonical_text import canonical_text
@@ -12,6 +12,7 @@ from logbroker.schemas.avro.parser import DEPTH_MAX, NAMES_MAX
 from logbroker.schemas.avro.schema import REFERENCES_MAX, TEXT_BYTES_MAX, parse
 from logbroker.schemas.avro.schema_text import Reference, SchemaText
 from logbroker.schemas.errors import InvalidSchema
+from tests.support.property_examples import examples
 from tests.support.schemas.avro_pairs import SchemaMaker
 
 
@@ -261,7 +262,7 @@ def test_the_text_is_written_as_people_do() -> None:
 
 
 @given(st.integers(0, 2**40))
-@settings(max_examples=150)
+@examples(150)
 def test_normalizing_a_normalized_text_changes_nothing(seed: int) -> None:
     for written in SchemaMaker(seed).pair():
         text = canonical_text(written)

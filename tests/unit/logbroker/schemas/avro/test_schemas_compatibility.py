@@ -7,12 +7,13 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.schemas.avro.compatibility import Compatibility, incompatibilities
 from logbroker.schemas.avro.parser import AvroParser
 from logbroker.schemas.avro.resolution import PAIRS_MAX, mismatches
+from tests.support.property_examples import examples
 from tests.support.schemas.avro_pairs import SchemaMaker
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "avro" / "compatibility.json"
@@ -47,7 +48,7 @@ def test_java_says_the_same() -> None:
 
 
 @given(st.integers(0, 2**40))
-@settings(max_examples=400)
+@examples(400)
 def test_what_is_compatible_can_be_read(seed: int) -> None:
     maker = SchemaMaker(seed)
     for reader, writer in (maker.pair(), maker.pair()[::-1]):
@@ -60,7 +61,7 @@ def test_what_is_compatible_can_be_read(seed: int) -> None:
 
 
 @given(st.integers(0, 2**40))
-@settings(max_examples=200)
+@examples(200)
 def test_every_schema_reads_what_it_wrote_itself(seed: int) -> None:
     for schema in SchemaMaker(seed).pair():
         assert problems_of(schema, schema) == []

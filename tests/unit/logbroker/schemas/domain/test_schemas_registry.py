@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.schemas import errors
@@ -21,6 +21,7 @@ from logbroker.schemas.domain.log_records import (
 )
 from logbroker.schemas.domain.registry import ATTEMPTS_MAX, SchemaRegistry
 from logbroker.schemas.domain.state import Outcome, RegisteredSchema, RegistryState
+from tests.support.property_examples import examples
 from tests.support.schemas.memory_log import MemoryLog, Written
 
 INT = SchemaText('"int"')
@@ -421,7 +422,7 @@ def ask(registry: SchemaRegistry, change: Change) -> None:
     st.lists(st.tuples(st.integers(0, 1), MOVES, st.lists(MOVES, max_size=3)), max_size=15),
     st.booleans(),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_registries_that_race_agree(
     turns: list[tuple[int, Move, list[Move]]], writes_twice: bool
 ) -> None:
