@@ -45,8 +45,9 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first request."""
         super().connection_made(transport)
-        # Every wait for a reader calls `pause_writing`, not only that of a full buffer.
-        transport.set_write_buffer_limits(high=0)
+        # Every wait for a reader calls `pause_writing`, not only that of a full buffer. With 0,
+        # transports with TLS would wait for ever.
+        transport.set_write_buffer_limits(high=1)
         _limit_unsent_bytes(transport)
         self._start_head_timeout()
         if len(self.connections) > self.connections_max:

@@ -3,15 +3,18 @@
 import logging
 import signal
 import socket
+import ssl
 import sys
 import threading
 from contextlib import closing
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import uvicorn
 
 from logbroker.bounded_http import BoundedHttp
 from logbroker.errors import ConfigurationError, LogbrokerError
+from logbroker.schemas.access import RequestAccess
 from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.journal import SchemaJournal
 from logbroker.schemas.service import RegistryService
@@ -27,6 +30,15 @@ class RegistryHttp(BoundedHttp):
     connections_rejected_max = 0
 
 
+class TlsFiles(NamedTuple):
+    """PEM files: a certificate with its chain, its key, and the CA of accepted clients."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    """With it, clients without a certificate of this CA cannot connect."""
+
+
 class RegistryServer:
     """Serves a registry on one address.
 
@@ -35,32 +47,26 @@ class RegistryServer:
     """
 
     def __init__(
-        self, journal: SchemaJournal, host: str, port: int, *, is_read_only: bool = False
+        self,
+        journal: SchemaJournal,
+        host: str,
+        port: int,
+        *,
+        is_read_only: bool = False,
+        access: RequestAccess | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
-        """Listen.
+        """Listen; without `access` for everybody, without `tls` unencrypted.
 
         Raises:
-            ConfigurationError: the address cannot be bound.
+            ConfigurationError: the address cannot be bound, or a file of `tls` cannot be used.
         """
         self._journal = journal
         self._host = host
         self._listener = _listener(host, port)
         registry = SchemaRegistry(journal, is_read_only=is_read_only)
-        self._service = RegistryService(registry, journal.catch_up)
-        self._uvicorn = uvicorn.Server(
-            uvicorn.Config(
-                self._service,
-                http=RegistryHttp,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                proxy_headers=False,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=GRACE_S,
-            )
-        )
+        self._service = RegistryService(registry, journal.catch_up, access)
+        self._uvicorn = uvicorn.Server(_config(self._service, tls))
 
     def stop(self) -> None:
         """Stop serving, from any thread."""
@@ -100,6 +106,30 @@ class RegistryServer:
     def _address(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._listener.getsockname()[1]}"
+
+
+def _config(service: RegistryService, tls: TlsFiles | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        service,
+        http=RegistryHttp,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        proxy_headers=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_certfile=tls and tls.certificate,
+        ssl_keyfile=tls and tls.key,
+        ssl_ca_certs=tls and tls.client_ca and str(tls.client_ca),
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"cannot use the files for TLS: {error}") from error
+    return config
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
+from logbroker.schemas.access import RequestAccess
 from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.domain.schema_log import LogNeeded
 from logbroker.schemas.errors import SchemaRegistryError, StoreFailed
@@ -63,6 +64,9 @@ ALLOWED_TYPES: Final = (
 request.
 """
 
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""Routes for probes, which need no user."""
+
 _log: Final = logging.getLogger(__name__)
 
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -99,9 +103,18 @@ class Answer:
 class RegistryService:
     """Serves one registry; close it after the server has stopped."""
 
-    def __init__(self, registry: SchemaRegistry, ask_log: Callable[[], None]) -> None:
-        """Serve `registry`; `ask_log` raises StoreFailed when its log is unreachable."""
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        ask_log: Callable[[], None],
+        access: RequestAccess | None = None,
+    ) -> None:
+        """Serve `registry`; `ask_log` raises StoreFailed when its log is unreachable.
+
+        Without `access`, every request is accepted.
+        """
         self._registry = registry
+        self._access = access or RequestAccess()
         self._metrics = ServiceMetrics()
         self._ask_log = ask_log
         self._log_asker = ThreadPoolExecutor(1, "log-asker")
@@ -122,19 +135,26 @@ class RegistryService:
         """Serve one request."""
         assert scope["type"] == "http"
         began_s = time.monotonic()
-        answer, route = await self._answer(scope, receive)
+        answer, route, user = await self._answer(scope, receive)
         self._metrics.note(route, answer.status, time.monotonic() - began_s)
         if route is not None and route.is_change:
-            _log_change(scope, answer.status)
+            _log_change(scope, answer.status, user)
         for message in answer.messages:
             await send(message)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[Answer, Route | None]:
-        """The response to any request, and the route if there is one."""
-        route = None
+    async def _answer(
+        self, scope: Scope, receive: Receive
+    ) -> tuple[Answer, Route | None, str | None]:
+        """The response to any request, the route if there is one, and the user if known."""
+        route = user = None
         try:
             _expect_small_head(scope)
+            self._access.expect_known_host(_header(scope, b"host"))
             route, path = self._routing.find(scope["method"], scope["raw_path"])
+            if route.path not in OPEN_PATHS:
+                user = self._access.expect_permission(
+                    _header(scope, b"authorization"), is_change=route.is_change
+                )
             query = query_of(scope["query_string"])
             body = await _body(scope, receive)
             answer = await self._handle(route, RestRequest(path, query, body))
@@ -144,7 +164,7 @@ class RegistryService:
             # Outermost handler of a request: no exception may stop the server.
             _log.exception("request failed method=%s path=%s", scope["method"], scope["path"])
             answer = _error(500, 500, "HTTP 500 Internal Server Error")
-        return answer, route
+        return answer, route, user
 
     async def _handle(self, route: Route, request: RestRequest) -> Answer:
         value = await self._value(route, request)
@@ -273,12 +293,19 @@ def _expect_small(size: int) -> None:
         raise RequestRejected(413, f"The body is longer than {BODY_BYTES_MAX} bytes.", _CLOSE)
 
 
-def _log_change(scope: Scope, status: int) -> None:
-    """Log a change with its client and status; the registry has no users that could be logged."""
+def _header(scope: Scope, name: bytes) -> str:
+    """The first header of a name; empty if there is none."""
+    values = (value for each, value in scope["headers"] if each == name)
+    value: bytes = next(values, b"")
+    return value.decode("latin-1")
+
+
+def _log_change(scope: Scope, status: int, user: str | None) -> None:
+    """Log a change with its client, user and status."""
     client = scope.get("client")
     _log.info(
-        "change method=%s path=%s status=%s client=%s",
-        *(scope["method"], _target(scope), status, client[0] if client else None),
+        "change method=%s path=%s status=%s client=%s user=%s",
+        *(scope["method"], _target(scope), status, client[0] if client else None, user),
     )
 
 

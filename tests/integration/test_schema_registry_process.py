@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.http.certificates import self_signed
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.processes.waiting import until
@@ -148,6 +150,42 @@ def test_a_registry_stops_cleanly_by_signal_and_by_the_end_of_its_input(
         two.serve()
         two.close_stdin()
         assert two.wait() == 0
+
+
+def test_users_and_certificates_of_clients_over_tls(tmp_path: Path, broker: BrokerProcess) -> None:
+    server, client = tmp_path / "server", tmp_path / "client"
+    server.mkdir()
+    client.mkdir()
+    own, others = self_signed(server, "127.0.0.1"), self_signed(client, "client.example")
+    users = tmp_path / "users"
+    users.write_text("writer: one, write\nreader: two, read\n")
+    options = (
+        *("--users-file", str(users), "--tls-certfile", str(own.certificate)),
+        *("--tls-keyfile", str(own.key), "--tls-client-ca-file", str(others.certificate)),
+    )
+    trust = ssl.create_default_context(cafile=str(own.certificate))
+    with RegistryProcess(tmp_path, broker.bootstrap_servers, "tls", *options) as registry:
+        registry.serve()
+        url = registry.url.replace("http://", "https://")
+        with pytest.raises(httpx.TransportError), httpx.Client(verify=trust) as without_certificate:
+            without_certificate.get(f"{url}/subjects")
+        trust.load_cert_chain(others.certificate, others.key)
+        with httpx.Client(verify=trust, base_url=url) as https:
+            assert https.get("/subjects").status_code == 401
+            assert https.get("/metrics").status_code == 401
+            assert https.get("/readyz").status_code == 200
+            path, reader = "/subjects/s/versions", ("reader", "two")
+            assert https.post(path, json=schema(1), auth=reader).status_code == 403
+            assert https.post(path, json=schema(1), auth=("writer", "one")).status_code == 200
+            assert https.get("/subjects", auth=reader).json() == ["s"]
+            assert https.get("/subjects", headers={"host": "evil.example"}).status_code == 421
+    assert "path=/subjects/s/versions status=200 client=127.0.0.1 user=writer" in registry.output
+
+
+def test_a_registry_for_everybody_beyond_loopback_is_refused(broker: BrokerProcess) -> None:
+    run = logbroker_command(broker.bootstrap_servers, "registry")("--listen", "0.0.0.0:0")
+    assert run.returncode == 2
+    assert "or allow it with --insecure" in run.stderr
 
 
 def test_an_address_that_is_taken_is_refused_in_a_line(broker: BrokerProcess) -> None:
