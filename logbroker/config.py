@@ -108,6 +108,7 @@ class BrokerConfig:
     partitions_max: int = 10_000
     connections_max: int = 4_096
     request_bytes_max: int = 100 * 2**20
+    request_memory_bytes_max: int = 256 * 2**20
     requests_in_flight_max: int = 1_024
     connection_idle_s: float = 600.0
     retention_check_s: float = 300.0
@@ -191,6 +192,7 @@ _BROKER_RANGES: Final = (
     ("partitions_max", 1, 1_000_000),
     ("connections_max", 1, 1_000_000),
     ("request_bytes_max", 1_024, 2**31 - 1),
+    ("request_memory_bytes_max", 1_024, 2**63 - 1),
     ("requests_in_flight_max", 1, 1_000_000),
     ("connection_idle_s", 1, 86_400 * 365),
     ("retention_check_s", 0.01, 86_400),

@@ -40,6 +40,7 @@ _NUMBERS = {
     "partitions_max": "Maximum number of partitions of this broker.",
     "connections_max": "Maximum number of connections; further ones are closed.",
     "request_bytes_max": "Maximum size of a request; a larger one closes its connection.",
+    "request_memory_bytes_max": "Memory of all requests that are being received.",
     "requests_in_flight_max": "Unanswered requests at which a connection is no longer read.",
     "connection_idle_s": "Seconds after which an idle connection is closed.",
     "retention_check_s": "Seconds between two retention checks.",

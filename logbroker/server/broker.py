@@ -43,6 +43,7 @@ log = logging.getLogger("logbroker.broker")
 
 READ_THREADS: Final = 4
 PRODUCE_TIMEOUT_CHECK_S: Final = 0.5
+STALL_CHECK_S: Final = 1.0
 
 
 class Broker:
@@ -86,6 +87,7 @@ class Broker:
         self._housekeeping.start()
         self._coordinator.start()
         self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._expire_requests)
+        self._loop.call_every(STALL_CHECK_S, self._listener.close_stalled)
         # After an unexpected error nothing is closed, so that the next start recovers every log.
         self._loop.run(self._end_turn)
         self._close()
@@ -237,6 +239,8 @@ class Broker:
         touched = self._dispatcher.touched
         while touched:
             touched.pop().finish_turn()
+        if self._listener.memory.is_short:
+            self._listener.memory.resume_waiting()
 
     def _apply_view(self, view: ClusterView) -> None:
         # Batches of this turn are written while this broker still leads their partitions.

@@ -14,6 +14,7 @@ from logbroker.records.file_span import FileSpan
 from logbroker.security.principal import ANONYMOUS, Principal
 from logbroker.server.loop import READ, WRITE, SocketLoop
 from logbroker.server.metrics.counters import Counters
+from logbroker.server.request_memory import RequestMemory
 from logbroker.server.worker_pool import WorkerPool
 from logbroker.storage.segment_file import is_cached, load_into_cache
 from logbroker.wire.produce import ProduceDecoder
@@ -57,10 +58,11 @@ class Dispatcher(Protocol):
 
 
 class RequestLimits(NamedTuple):
-    """Limits of one connection: the size of a request, and requests without a response."""
+    """Limits of a connection: the size of a request, requests without a response, and memory."""
 
     request_bytes_max: int
     requests_in_flight_max: int
+    memory: RequestMemory
 
 
 class ConnectionOrigin(NamedTuple):
@@ -92,7 +94,10 @@ class Connection:
         self.listener = origin.listener
         self.client_host = host_of(origin.peer)
         self.principal: Principal = ANONYMOUS
-        self.buffer = ReceiveBuffer(frame_bytes_max=limits.request_bytes_max)
+        self._memory = limits.memory
+        self.buffer = ReceiveBuffer(
+            frame_bytes_max=limits.request_bytes_max, budget=limits.memory.budget
+        )
         self.readable_topics: set[str] = set()
         """Topics that the client may read; cleared when ACLs change."""
         self.responses = ResponseQueue()
@@ -144,6 +149,8 @@ class Connection:
         self.produce_decoder = ProduceDecoder()
         for request in list(self.delayed):
             request.abandon()
+        self._memory.remove_waiting(self)
+        self.buffer.release()
         self._on_close(self)
 
     def finish_turn(self) -> None:
@@ -153,7 +160,16 @@ class Connection:
         if self._has_received:
             self._has_received = False
             self.buffer.compact()
+            if self.buffer.is_starved:
+                self._memory.add_waiting(self)
         self.send()
+
+    def resume_receiving(self) -> None:
+        """Try again to let a starved buffer grow, and receive if it did."""
+        if self._has_received:
+            return  # the end of the turn compacts it
+        self.buffer.compact()
+        self._update_events()
 
     def send(self) -> None:
         """Send complete responses until the socket is full or the turn's share is used up."""
@@ -296,7 +312,7 @@ class Connection:
         if self._is_postponed and not is_full and not self._is_resuming:
             self._is_resuming = True
             self._loop.call_soon(self._handle_postponed)
-        reads = not is_full and not self._is_postponed
+        reads = not is_full and not self._is_postponed and not self.buffer.is_starved
         self._watch((READ if reads else 0) | (WRITE if self._is_blocked else 0))
 
     def _watch(self, events: int) -> None:

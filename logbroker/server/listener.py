@@ -18,6 +18,7 @@ from logbroker.server.connection import (
 )
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
+from logbroker.server.request_memory import RequestMemory
 from logbroker.server.tls_connection import TlsConnection, TlsServer
 from logbroker.server.worker_pool import WorkerPool
 
@@ -70,7 +71,10 @@ class Listener:
         """
         self._contexts = _tls_contexts(config)
         self._config = config
-        self._limits = RequestLimits(config.request_bytes_max, config.requests_in_flight_max)
+        self.memory = RequestMemory(max(config.request_memory_bytes_max, config.request_bytes_max))
+        self._limits = RequestLimits(
+            config.request_bytes_max, config.requests_in_flight_max, self.memory
+        )
         self._loop = loop
         self._connections: set[Connection] = set()
         self._tls: TlsServer | None = None
@@ -127,6 +131,10 @@ class Listener:
                 bound.config.host,
                 bound.port,
             )
+
+    def close_stalled(self) -> None:
+        """Close a connection that keeps request memory without need, if others wait for it."""
+        self.memory.close_stalled(self._connections, self._loop.now_s)
 
     def close(self) -> None:
         """Close the listening sockets and every connection."""

@@ -7,6 +7,8 @@ import struct
 from typing import Final
 
 from logbroker.errors import FrameTooLarge
+from logbroker.wire.apis import ApiKey
+from logbroker.wire.memory_budget import MemoryBudget
 
 INITIAL_BYTES: Final = 16 * 1024
 """Enough for most clients; four thousand idle connections take 64 MB."""
@@ -23,10 +25,16 @@ SMALL_TURNS_MAX: Final = 64
 HEADER_BYTES_MIN: Final = 10
 """The fixed fields of a request header and a null client id."""
 
+OTHER_BYTES_MAX: Final = 2**20 + 64 * 1024
+"""The limit of a frame of every API but Produce: a body of 1 MiB and the longest header."""
+
 GROWTH: Final = 4
+
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_BYTES: Final = _SIZE.size
+_API_KEY: Final = struct.Struct(">h")
 
 
 class ReceiveBuffer:
@@ -34,13 +42,33 @@ class ReceiveBuffer:
 
     Ranges from `pop_frames` and views from `view` are valid until `compact`. The memory depends
     on the bytes received, not on the sizes announced: it is at most eight times the unhandled
-    bytes, or `READ_BYTES_MAX`.
+    bytes, or `READ_BYTES_MAX`. What exceeds the initial size comes from `budget`; while that has
+    too little for the next frame, the buffer is starved: full, and it must not be received into.
     """
 
-    __slots__ = ("_end", "_frame_bytes_max", "_initial_bytes", "_small_turns", "_start", "_view")
+    __slots__ = (
+        "_budget",
+        "_end",
+        "_frame_bytes_max",
+        "_initial_bytes",
+        "_other_bytes_max",
+        "_small_turns",
+        "_start",
+        "_view",
+        "is_starved",
+    )
 
-    def __init__(self, *, frame_bytes_max: int, initial_bytes: int = INITIAL_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int,
+        budget: MemoryBudget,
+        initial_bytes: int = INITIAL_BYTES,
+    ) -> None:
+        self.is_starved = False
+        self._budget = budget
         self._frame_bytes_max = frame_bytes_max
+        self._other_bytes_max = min(frame_bytes_max, OTHER_BYTES_MAX)
         self._initial_bytes = initial_bytes
         self._view = memoryview(bytearray(initial_bytes))
         self._start = 0
@@ -51,8 +79,13 @@ class ReceiveBuffer:
         """Bytes of memory held."""
         return len(self._view)
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether the buffer holds memory of the budget."""
+        return len(self._view) > self._initial_bytes
+
     def free_space(self) -> memoryview:
-        """Return the memory for the next bytes; never empty after `compact`."""
+        """Return the memory for the next bytes; never empty after `compact`, unless starved."""
         return self._view[self._end :]
 
     def add_received(self, count: int) -> None:
@@ -67,18 +100,16 @@ class ReceiveBuffer:
         """Return (start, end), without the size prefix, of each whole frame not returned before.
 
         Raises:
-            FrameTooLarge: a size is above `frame_bytes_max` or smaller than a header.
+            FrameTooLarge: a size is smaller than a header, above `frame_bytes_max`, or above
+                `OTHER_BYTES_MAX` for an API other than Produce.
         """
         view, position, end = self._view, self._start, self._end
-        size_of = _SIZE.unpack_from
+        size_of, other_bytes_max = _SIZE.unpack_from, self._other_bytes_max
         frames = []
         while end - position >= _SIZE_BYTES:
             (size,) = size_of(view, position)
-            if not HEADER_BYTES_MIN <= size <= self._frame_bytes_max:
-                raise FrameTooLarge(
-                    f"frame of {size} bytes; allowed is {HEADER_BYTES_MIN} "
-                    f"to {self._frame_bytes_max}"
-                )
+            if not HEADER_BYTES_MIN <= size <= other_bytes_max:
+                self._check_size(size, position + _SIZE_BYTES)
             start = position + _SIZE_BYTES
             if start + size > end:
                 break
@@ -98,13 +129,44 @@ class ReceiveBuffer:
         """
         rest = self._view[self._start : self._end]
         size = self._next_size(len(rest))
-        if size != len(self._view):
+        if size != len(self._view) and self._take(size - len(self._view)):
             self._view = memoryview(bytearray(size))
             self._small_turns = 0
+        self.is_starved = len(rest) == len(self._view)
         if len(rest) and (self._start or rest.obj is not self._view.obj):
             self._view[: len(rest)] = rest
         self._start = 0
         self._end = len(rest)
+
+    def release(self) -> None:
+        """Give the memory back to the budget, because nothing more is received."""
+        self._take(self._initial_bytes - len(self._view))
+        self._view = memoryview(b"")
+        self._start = self._end = 0
+        self._initial_bytes = 0
+
+    def _take(self, growth: int) -> bool:
+        """Take or give back memory; returns whether the buffer may change its size."""
+        if growth > 0:
+            return self._budget.take(growth)
+        self._budget.give_back(-growth)
+        return True
+
+    def _check_size(self, size: int, start: int) -> None:
+        """Check a size that not every API may have, once the first bytes of the frame are there.
+
+        Raises:
+            FrameTooLarge: the size is not allowed for the API of the frame.
+        """
+        bytes_max = self._frame_bytes_max
+        if HEADER_BYTES_MIN <= size <= bytes_max:
+            if self._end - start < _API_KEY.size:
+                return
+            (api_key,) = _API_KEY.unpack_from(self._view, start)
+            if api_key == _PRODUCE:
+                return
+            bytes_max = self._other_bytes_max
+        raise FrameTooLarge(f"frame of {size} bytes; allowed is {HEADER_BYTES_MIN} to {bytes_max}")
 
     def _next_size(self, rest_bytes: int) -> int:
         size = len(self._view)

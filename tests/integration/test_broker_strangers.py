@@ -1,5 +1,6 @@
 """Cheap requests of clients must not be expensive for the broker."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,8 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.stock_clients import ConfluentClient, sample_records
+from tests.support.processes.waiting import until
 
 TOPIC = 2
 UNKNOWN_MEMBER_ID = 25
@@ -105,3 +108,45 @@ def test_offsets_requested_many_times_are_returned_once(connection: RawConnectio
     assert [group.group_id for group in answer.groups] == ["readers"]
     (topic,) = answer.groups[0].topics
     assert [(one.partition_index, one.committed_offset) for one in topic.partitions] == [(0, 5)]
+
+
+LARGE = 90 * 2**20
+CONNECTIONS = 8
+
+
+def test_a_large_request_other_than_produce_is_refused_at_its_first_bytes(
+    broker: BrokerProcess,
+) -> None:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        connection.socket.sendall(LARGE.to_bytes(4, "big") + bytes([0, 3, 0, 9]))
+        connection.until_closed()
+    broker.until_says("allowed is 10 to 1114112")
+
+
+def test_many_large_requests_share_one_budget_of_memory(broker: BrokerProcess) -> None:
+    producer = ConfluentClient(broker.bootstrap_servers)
+    producer.create_topic("events")
+    before = broker.resident_bytes()
+    connections = [RawConnection(broker.bootstrap_servers) for _ in range(CONNECTIONS)]
+    try:
+        start = LARGE.to_bytes(4, "big") + bytes([0, 0, 0, 9])
+        for connection in connections:
+            connection.socket.sendall(start)
+            connection.socket.setblocking(False)
+        until(lambda: not fill(connections), "the broker reads no more")
+        assert broker.resident_bytes() - before < 400 * 2**20
+        # Clients without large requests are served all the same.
+        record = sample_records(1, 1_700_000_000_000)
+        assert producer.produce("events", record, codec="none", is_idempotent=False) == [0]
+    finally:
+        for connection in connections:
+            connection.socket.close()
+
+
+def fill(connections: list[RawConnection]) -> int:
+    """Send what the sockets take of large requests; the number of bytes."""
+    sent = 0
+    for connection in connections:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            sent += connection.socket.send(bytes(2**20))
+    return sent
