@@ -12,7 +12,7 @@ RUN useradd --create-home --uid 10001 rewind \
     && install --directory --owner rewind --group rewind /var/lib/rewind /var/lib/rewind/tables
 
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE pyspark_rewind.py ./
+COPY pyproject.toml setup.py constraints.txt README.md LICENSE pyspark_rewind.py ./
 COPY app app
 COPY logbroker logbroker
 COPY migrations migrations
@@ -34,7 +34,12 @@ CMD ["rewind-jobs", "--help"]
 
 FROM source AS service
 ARG SETUPTOOLS_SCM_PRETEND_VERSION_FOR_REWIND
-RUN pip install --no-cache-dir --constraint constraints.txt '.[service]' && rm -r /src/*
+# The compiler of the broker's record validation does not stay in the image.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && REWIND_COMPILE=1 pip install --no-cache-dir --constraint constraints.txt '.[service]' \
+    && apt-get purge --yes --auto-remove gcc libc6-dev \
+    && rm -r /var/lib/apt/lists/* /src/*
 
 USER rewind
 WORKDIR /var/lib/rewind

@@ -37,6 +37,14 @@ $(VENV)/.test: $(VENV)/.run
 	$(INSTALL) --editable '.[test,bench]'
 	@touch $@
 
+# Without a C compiler, or Python's header files, the broker runs the same code as pure Python.
+$(VENV)/.compiled: $(VENV)/.test setup.py logbroker/records/validation.py
+	@mkdir -p build
+	@if command -v cc >/dev/null; then \
+	    $(BIN)/python -W ignore setup.py in-place >build/compile.log 2>&1 \
+	    || { tail -n 3 build/compile.log >&2; echo "not compiled; see build/compile.log" >&2; }; fi
+	@touch $@
+
 demo: $(VENV)/.run  ## Install, then show a missed event being replayed, every check printed
 	$(BIN)/rewind demo
 
@@ -53,22 +61,22 @@ services:  ## Install what the tests need from Debian: MariaDB's server, Chromiu
 unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
 
 T := tests/unit
-unit: $(VENV)/.test  ## Test without starting a process: all, or a part with T=path
+unit: $(VENV)/.compiled  ## Test without starting a process: all, or a part with T=path
 	$(BIN)/python -m pytest -n 2 -m "not processes and not long" $(T)
 
-test: $(VENV)/.test services  ## Install what the tests need, then run all but the long ones
+test: $(VENV)/.compiled services  ## Install what the tests need, then run all but the long ones
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not long"
 
-test-all: $(VENV)/.test services  ## Run the long tests, which `make test` leaves out, and property tests at length
+test-all: $(VENV)/.compiled services  ## Run the long tests, which `make test` leaves out, and property tests at length
 	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "long or hypothesis" --hypothesis-profile thorough
 
-coverage: $(VENV)/.test services  ## Run the tests of `make test`, then show branch coverage by package
+coverage: $(VENV)/.compiled services  ## Run the tests of `make test`, then show branch coverage by package
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest -n 4 --dist loadgroup -m "not long"
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m tests.coverage_by_package
 
-check: $(VENV)/.test  ## Check style, types, the layers of packages and plain language
+check: $(VENV)/.compiled  ## Check style, types, the layers of packages and plain language
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -83,7 +91,7 @@ docs: $(VENV)/.docs  ## Build the documentation as a site in build/site; a broke
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "build/site/index.html"
 
-bench: $(VENV)/.test  ## Measure every speed claim against a baseline of the same run
+bench: $(VENV)/.compiled  ## Measure every speed claim against a baseline of the same run
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove the environment and caches; data folders stay

@@ -29,6 +29,9 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 
+TIMESTAMP_MIN: Final = -(2**63)
+TIMESTAMP_MAX: Final = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
@@ -53,6 +56,8 @@ class LogConfig:
     preallocate: bool = False
     max_message_bytes: int = 1_048_588
     message_timestamp_type: TimestampType = "CreateTime"
+    message_timestamp_before_max_ms: int = UNSET
+    message_timestamp_after_max_ms: int = HOUR_MS
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9
@@ -80,6 +85,20 @@ class LogConfig:
     def stamps_append_time(self) -> bool:
         """Whether the broker overwrites timestamps with the time of the append."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def requires_keys(self) -> bool:
+        """Whether records without a key are rejected: compaction could not keep them."""
+        return "compact" in self.cleanup_policy
+
+    def timestamp_range(self, now_ms: int) -> tuple[int, int]:
+        """Return the smallest and the largest timestamp of records that are appended now."""
+        if self.stamps_append_time:
+            return TIMESTAMP_MIN, TIMESTAMP_MAX
+        return (
+            max(now_ms - self.message_timestamp_before_max_ms, TIMESTAMP_MIN),
+            min(now_ms + self.message_timestamp_after_max_ms, TIMESTAMP_MAX),
+        )
 
 
 @dataclass(frozen=True, slots=True)

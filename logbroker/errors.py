@@ -24,7 +24,10 @@ in `wire.error_codes`)
     └── all others               correct the request
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+RecordError = tuple[int, str]
+"""Why one record of a batch is rejected: the index of the record in the batch, and a message."""
 
 
 class LogbrokerError(Exception):
@@ -73,9 +76,17 @@ class CorruptBatch(RequestRefused):
 class InvalidRecord(RequestRefused):
     """A batch violates a rule of the format that its CRC does not cover."""
 
+    def __init__(self, message: str, record_errors: Sequence[RecordError] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
 
 class InvalidTimestamp(RequestRefused):
     """A timestamp is outside the range that the topic allows."""
+
+    def __init__(self, message: str, record_errors: Sequence[RecordError] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class MessageTooLarge(RequestRefused):

@@ -276,6 +276,18 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
             "Whether records keep the producer's time or get the time of the append.",
             get_args(TimestampType),
         ),
+        _number(
+            "message.timestamp.before.max.ms",
+            "log.message.timestamp.before.max.ms",
+            "Reject records with a timestamp more than this before the broker's time.",
+            0,
+        ),
+        _number(
+            "message.timestamp.after.max.ms",
+            "log.message.timestamp.after.max.ms",
+            "Reject records with a timestamp more than this after the broker's time.",
+            0,
+        ),
         _one_of(
             "compression.type",
             "compression.type",

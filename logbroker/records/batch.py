@@ -150,5 +150,10 @@ def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
     """
     (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | TIMESTAMP_TYPE_FLAG)
-    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, now_ms)
+    stamp_max_timestamp(batch, now_ms)
+
+
+def stamp_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Set `maxTimestamp` in place, and update the CRC."""
+    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp_ms)
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))

@@ -5,6 +5,7 @@ from typing import Final
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError, RequestRefused, StorageFailed
+from logbroker.records import validator
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.security.authorizer import Authorizer
 from logbroker.security.principal import Principal
@@ -84,6 +85,8 @@ class Broker:
         Raises:
             StorageFailed: a log could not be closed; the next start recovers it.
         """
+        if not validator.IS_COMPILED:
+            log.info("record validation is not compiled: see docs/broker.md, section Compiling")
         self._housekeeping.start()
         self._coordinator.start()
         self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._expire_requests)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
 
-from logbroker.errors import RequestRefused
+from logbroker.errors import InvalidRecord, InvalidTimestamp, RequestRefused
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partition
 from logbroker.wire.error_codes import code_of
@@ -163,4 +163,9 @@ class ProduceRun:
 
 def error_outcome(refusal: RequestRefused) -> ProduceOutcome:
     """Return the outcome of a batch that is not in the log."""
-    return ProduceOutcome(code_of(refusal), NO_OFFSET, NO_TIME, NO_OFFSET, str(refusal))
+    record_errors = (
+        refusal.record_errors if isinstance(refusal, InvalidRecord | InvalidTimestamp) else ()
+    )
+    return ProduceOutcome(
+        code_of(refusal), NO_OFFSET, NO_TIME, NO_OFFSET, str(refusal), record_errors
+    )

@@ -17,10 +17,14 @@ from logbroker.errors import (
 from logbroker.records.batch import (
     CRC_START,
     HEADER,
+    HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     MAGIC_V2,
+    NO_TIMESTAMP,
     stamp_append_time,
+    stamp_max_timestamp,
 )
+from logbroker.records.validator import decompress_records, validate_records
 from logbroker.storage.batch_scan import OFFSET_DELTA_MAX
 from logbroker.storage.domain.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, rejection
 from logbroker.storage.domain.producer_state import (
@@ -116,6 +120,8 @@ class PartitionLog(ReadableLog):
         self._roll_bytes = min(config.segment_bytes, _indexed_bytes_max(config.segment_index_bytes))
         self._roll_ms = _jittered(config)
         self._stamps_append_time = config.stamps_append_time
+        self._requires_keys = config.requires_keys
+        self._range_ms = NO_TIMESTAMP
         self._set_limit()
 
     @property
@@ -130,7 +136,7 @@ class PartitionLog(ReadableLog):
 
     # --- appending ---
 
-    def append(self, batch: memoryview, now_ms: int) -> int:
+    def append(self, batch: memoryview, now_ms: int) -> int:  # noqa: C901  # the hot path of Produce
         """Validate one batch, assign its offsets in place, stage it, return its base offset.
 
         The bytes must not change until `write`. A duplicate of an idempotent producer is not
@@ -149,7 +155,7 @@ class PartitionLog(ReadableLog):
                 crc,
                 attributes,
                 last_offset_delta,
-                _,
+                base_timestamp_ms,
                 timestamp_ms,
                 producer_id,
                 producer_epoch,
@@ -169,12 +175,31 @@ class PartitionLog(ReadableLog):
             or crc32c(batch[CRC_START:]) != crc
         ):
             raise self._rejection(batch)
+        if now_ms != self._range_ms:
+            self._range_ms = now_ms
+            self._timestamp_min_ms, self._timestamp_max_ms = self._config.timestamp_range(now_ms)
+        records, start = batch, HEADER_BYTES
+        if attributes:
+            records, start = decompress_records(batch, attributes)
+        max_timestamp_ms = validate_records(
+            records,
+            start,
+            count,
+            base_timestamp_ms,
+            self._timestamp_min_ms,
+            self._timestamp_max_ms,
+            self._requires_keys,
+        )
         if producer_id >= 0:
             known = self._duplicate_offset(batch, producer_id, producer_epoch, sequence, count)
             if known != NOT_A_DUPLICATE:
                 return known
         if self._stamps_append_time:
             timestamp_ms = now_ms
+            stamp_append_time(batch, now_ms)
+        elif max_timestamp_ms != timestamp_ms:
+            timestamp_ms = max_timestamp_ms
+            stamp_max_timestamp(batch, timestamp_ms)
         offset = self.log_end_offset
         last_offset = offset + last_offset_delta
         segment = self._active
@@ -189,8 +214,6 @@ class PartitionLog(ReadableLog):
             segment = self._roll_for_append()
             segment.set_first_batch(timestamp_ms, now_ms)
         _ASSIGNED_FIELDS.pack_into(batch, 0, offset, batch_length, self.leader_epoch)
-        if self._stamps_append_time:
-            stamp_append_time(batch, now_ms)
         if producer_id >= 0:
             last_sequence = sequence_after(sequence, last_offset_delta)
             stored = SequencedBatch(sequence, last_sequence, offset)

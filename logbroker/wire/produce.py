@@ -74,13 +74,17 @@ class ProduceBatch(NamedTuple):
 
 
 class ProduceOutcome(NamedTuple):
-    """The response for one batch; missing offsets and times are -1."""
+    """The response for one batch; missing offsets and times are -1.
+
+    `record_errors` has the index in the batch of each invalid record, and what is wrong with it.
+    """
 
     error_code: int
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
     error_message: str | None = None
+    record_errors: Sequence[tuple[int, str]] = ()
 
 
 class ProduceRequest:
@@ -159,7 +163,7 @@ class ProduceTemplate:
         self.cached_partition: Any = None
         layout = _RESPONSE_ENCODINGS[request.api_version]
         response = self.encode_outcome(0, ProduceOutcome(0, 0, 0, 0))
-        self._tail = layout.encode_message(None) + layout.tags + layout.end
+        self._tail = layout.encode_errors((), None) + layout.tags + layout.end
         numbers_start = len(response) - len(self._tail) - layout.numbers.size
         self._size = response[: _INT32.size]
         self._middle = response[_MIDDLE_START:numbers_start]
@@ -367,14 +371,18 @@ class _ProduceResponseEncoding(NamedTuple):
     tags: bytes
     end: bytes
 
-    def encode_message(self, message: str | None) -> bytes:
-        """Encode the fields after a partition's numbers: no record errors, and the message."""
+    def encode_errors(self, record_errors: Sequence[tuple[int, str]], message: str | None) -> bytes:
+        """Encode the fields after a partition's numbers (KIP-467)."""
         if not self.has_message:
             return b""
-        no_record_errors = encode_count(0, flexible=self.flexible)
-        text = message and message[:MESSAGE_CHARS_MAX]
-        encoded = encode_nullable_string(text, flexible=self.flexible)
-        return no_record_errors + encoded + self.tags
+        pieces = [encode_count(len(record_errors), flexible=self.flexible)]
+        for index, why in record_errors:
+            pieces += (_INT32.pack(index), self._encode_text(why), self.tags)
+        pieces += (self._encode_text(message), self.tags)
+        return b"".join(pieces)
+
+    def _encode_text(self, text: str | None) -> bytes:
+        return encode_nullable_string(text and text[:MESSAGE_CHARS_MAX], flexible=self.flexible)
 
     def encode_partition(self, batch: ProduceBatch, outcome: ProduceOutcome) -> bytes:
         """Encode the response for one batch."""
@@ -382,7 +390,7 @@ class _ProduceResponseEncoding(NamedTuple):
         return (
             _PARTITION_AND_CODE.pack(batch.partition, outcome.error_code)
             + self.numbers.pack(*numbers[: self.numbers.size // _INT64_BYTES])
-            + self.encode_message(outcome.error_message)
+            + self.encode_errors(outcome.record_errors, outcome.error_message)
         )
 
 

@@ -42,10 +42,18 @@ def normalized(name: str) -> str:
 
 
 def imported(package: str) -> set[str]:
-    """Top-level names of all imports of a package."""
+    """Top-level names of all imports of a package, except those for type checkers only."""
     found = set()
     for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        unused = {
+            child
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for statement in node.body
+            for child in ast.walk(statement)
+        }
+        for node in set(ast.walk(tree)) - unused:
             if isinstance(node, ast.Import):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

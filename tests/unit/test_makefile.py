@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.processes
 
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
+VALIDATION = "logbroker/records/validation.py"
 DEADLINE_S = 60
 TARGETS = ("demo", "spark", "up", "unit", "test", "test-all", "coverage", "check", "bench")
 """Those that need the environment."""
@@ -41,7 +42,8 @@ exit 1
 def project(tmp_path: Path) -> Path:
     """A folder with a copy of the Makefile, and with the files that an environment depends on."""
     shutil.copy(MAKEFILE, tmp_path)
-    for name in ("pyproject.toml", "constraints.txt"):
+    for name in ("pyproject.toml", "constraints.txt", "setup.py", VALIDATION):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from logbroker.config import LogConfig
+from logbroker.config import UNSET, LogConfig
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import KnownOffsets, create_folder, load_folder
 from tests.unit.logbroker.storage.storage_content import TOPIC_ID, OpenLog
@@ -18,12 +18,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new_log(folder: Path) -> OpenLog:
-    """A new log with the given topic settings."""
+    """A new log with the given topic settings, which accepts records of any time."""
 
     def open_new(**settings: Any) -> PartitionLog:
-        return PartitionLog(
-            folder, "events", 0, LogConfig(**settings), create_folder(folder, TOPIC_ID)
-        )
+        config = LogConfig(**{"message_timestamp_after_max_ms": UNSET} | settings)
+        return PartitionLog(folder, "events", 0, config, create_folder(folder, TOPIC_ID))
 
     return open_new
 

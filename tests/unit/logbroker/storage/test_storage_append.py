@@ -17,8 +17,22 @@ from logbroker.errors import (
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
-from logbroker.records.batch import CRC_START, HEADER_BYTES, crc_matches, read_header
+from logbroker.records.batch import (
+    CRC_START,
+    HEADER_BYTES,
+    NO_TIMESTAMP,
+    crc_matches,
+    read_header,
+)
+from logbroker.records.compression import Codec, compress
 from logbroker.records.record import decode_records
+from tests.support.kafka.record_batches import (
+    LogRecord,
+    batch_of,
+    batch_packed,
+    framed,
+    record_body,
+)
 from tests.unit.logbroker.storage.storage_content import (
     BASE_MS,
     OpenLog,
@@ -209,11 +223,98 @@ def test_the_log_rolls_by_the_clock_when_records_have_no_time(new_log: OpenLog) 
 
 def test_the_log_rolls_before_an_offset_outgrows_the_index(new_log: OpenLog) -> None:
     log = new_log()
-    many = 2**31 - 1
-    log.append(changed(changed(batch(b"x"), ">i", 57, many), ">i", 23, many - 1), NOW_MS)
+    log.append(batch(b"x"), NOW_MS)
+    log.log_end_offset = 2**31 - 1  # as after two billion records
     log.append(batch(b"y"), NOW_MS)
     log.append(batch(b"z"), NOW_MS)
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+
+
+def garbage() -> memoryview:
+    return memoryview(bytearray(batch_packed(b"\xff" * 40)))
+
+
+def with_records(records: bytes, count: int = 1, **fields: int) -> memoryview:
+    packed = batch_packed(records, record_count=count, last_offset_delta=count - 1, **fields)
+    return memoryview(bytearray(packed))
+
+
+ONE_RECORD = framed(record_body(LogRecord(0, 0, b"key", b"value")))
+
+INVALID_RECORDS: dict[str, Callable[[], memoryview]] = {
+    "forty bytes 0xff": garbage,
+    "text marked as gzip": lambda: with_records(b"not gzip", attributes=Codec.GZIP),
+    "a count of five with one record": lambda: with_records(ONE_RECORD, 5),
+    "a record longer than its batch": lambda: with_records(ONE_RECORD[:-1]),
+    "bytes behind the records": lambda: with_records(ONE_RECORD + b"\0"),
+    "a count of two billion": lambda: with_records(b"", 2**31 - 1),
+    "a count of two billion, compressed": lambda: with_records(
+        compress(Codec.ZSTD, ONE_RECORD), 2**31 - 1, attributes=Codec.ZSTD
+    ),
+    "offsets that skip one": lambda: with_records(
+        ONE_RECORD + framed(record_body(LogRecord(2, 0))), 2
+    ),
+    "a few bytes that become very many": lambda: with_records(
+        compress(Codec.ZSTD, bytes(64 * 2**20)), attributes=Codec.ZSTD
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INVALID_RECORDS)
+def test_a_batch_with_invalid_records_and_a_right_crc_is_rejected(
+    new_log: OpenLog, name: str
+) -> None:
+    log = new_log()
+    with pytest.raises(InvalidRecord):
+        log.append(INVALID_RECORDS[name](), NOW_MS)
+    assert (log.log_end_offset, len(log.segments), log.has_staged) == (0, 1, False)
+    assert log.append(batch(b"a"), NOW_MS) == 0
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_wrong_crc_is_found_before_invalid_records(new_log: OpenLog, codec: Codec) -> None:
+    one = changed(with_records(b"\xff" * 40, attributes=codec), ">I", 17, 1, crc=False)
+    with pytest.raises(CorruptBatch, match="CRC"):
+        new_log().append(one, NOW_MS)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_wrong_largest_timestamp_is_corrected_in_the_header(
+    new_log: OpenLog, codec: Codec
+) -> None:
+    log = new_log()
+    log.append(one := changed(batch(b"a", b"b", codec=codec), ">q", 35, 2**62), NOW_MS)
+    header = read_header(one)
+    assert header.max_timestamp == BASE_MS + 1
+    assert crc_matches(one, header.crc)
+    assert log.segments[0].newest_timestamp_ms == BASE_MS + 1
+
+
+def test_timestamps_outside_of_the_topics_range_are_rejected(new_log: OpenLog) -> None:
+    log = new_log(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=0)
+    log.append(batch(b"a", b"b", timestamps=[NOW_MS - 1000, NOW_MS]), NOW_MS)
+    log.append(batch(b"a", timestamps=[NO_TIMESTAMP]), NOW_MS)
+    with pytest.raises(InvalidTimestamp, match="1 of 2 records") as raised:
+        log.append(batch(b"a", b"b", timestamps=[NOW_MS, NOW_MS + 1]), NOW_MS)
+    assert [index for index, _ in raised.value.record_errors] == [1]
+    log.append(batch(b"a", timestamps=[NOW_MS + 1]), NOW_MS + 1)
+    with pytest.raises(InvalidTimestamp):
+        log.append(batch(b"a", timestamps=[NOW_MS - 1]), NOW_MS + 1000)
+
+
+def test_an_append_time_ends_the_range_of_timestamps(new_log: OpenLog) -> None:
+    log = new_log(message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms=0)
+    assert log.append(batch(b"a", timestamps=[NOW_MS + 10**9]), NOW_MS) == 0
+
+
+def test_a_compacted_topic_rejects_each_record_without_a_key(new_log: OpenLog) -> None:
+    log = new_log(cleanup_policy="compact")
+    with_key, without = LogRecord(0, 0, b"k", b"v"), LogRecord(1, 0, None, b"v")
+    mixed = batch_of([with_key, without, with_key._replace(offset_delta=2)])
+    with pytest.raises(InvalidRecord, match="without a key") as raised:
+        log.append(memoryview(bytearray(mixed)), NOW_MS)
+    assert [index for index, _ in raised.value.record_errors] == [1]
+    assert log.append(memoryview(bytearray(batch_of([with_key]))), NOW_MS) == 0
 
 
 def test_a_retry_of_an_idempotent_producer_is_stored_once(new_log: OpenLog) -> None:

@@ -341,6 +341,7 @@ def outcome_fields(version: int, outcome: ProduceOutcome) -> tuple[object, ...]:
         outcome.log_append_time_ms,
         outcome.log_start_offset if version >= 5 else -1,
         outcome.error_message if version >= 8 else None,
+        list(outcome.record_errors) if version >= 8 else [],
     )
 
 
@@ -359,6 +360,10 @@ def answered(version: int, answer: bytes) -> tuple[int, list[Any]]:
                 partition.log_append_time_ms,
                 partition.log_start_offset,
                 partition.error_message,
+                [
+                    (error.batch_index, error.batch_index_error_message)
+                    for error in partition.record_errors or []
+                ],
             ),
         )
         for topic in response.responses
@@ -374,6 +379,7 @@ outcomes = st.builds(
     int64s,
     int64s,
     st.none() | names,
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), names), max_size=3),
 )
 
 
@@ -416,7 +422,7 @@ def test_a_message_too_long_for_the_protocol_is_truncated(version: int) -> None:
     request, _ = decoded(single(version))
     outcome = ProduceOutcome(3, -1, -1, -1, "\u20ac" * 40_000)
     _, [(_, _, fields)] = answered(version, encode_produce_response(request, [outcome]))
-    assert fields == (3, -1, -1, -1, "\u20ac" * 1024)
+    assert fields == (3, -1, -1, -1, "\u20ac" * 1024, [])
 
 
 # Laid out by hand from the protocol guide.
