@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from logbroker.audit.domain.comparison import LOCAL
 from logbroker.audit.domain.report_reader import AuditEntry
+from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
 from logbroker.client.properties import (
     BINDING_PROPERTIES,
@@ -18,6 +19,8 @@ from logbroker.client.properties import (
     PLACEHOLDER_SERVERS,
     PropertyRules,
 )
+from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.stalls import INSPECT_AFTER_S
 from logbroker.errors import LogbrokerError
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -26,6 +29,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 SILENCE_S: Final = 30.0
 """How long no record may arrive before the log end; leader changes take less."""
 
+_RESET: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001  the client's public name for it
 _MESSAGES_MAX: Final = 500
 _POLL_S: Final = 0.2
 _ORIGIN_HEADERS: Final = frozenset(("origin", "mirrored-from"))
@@ -56,6 +60,42 @@ class ReadRange(NamedTuple):
     begins_after_deletion: bool
 
 
+class _PartitionReads:
+    """The ends of the partitions that are not read completely, and the positions in them."""
+
+    def __init__(self, ranges: Mapping[int, ReadRange]) -> None:
+        self.left = {number: each.end for number, each in ranges.items() if each.start < each.end}
+        self.positions = {number: ranges[number].start for number in self.left}
+        self.failed: dict[int, KafkaError | None] = {}
+        """The partitions that cannot be read at their positions, with the client's errors."""
+
+    def add(self, message: "confluent_kafka.Message") -> bool:
+        """Add a message; whether it is a record of a range.
+
+        Raises:
+            KafkaException: the partition cannot be read, for a reason other than its data.
+        """
+        number, offset = _place(message)
+        if number not in self.left or number in self.failed:
+            return False  # behind the range, or read again
+        error = message.error()
+        if error is None:
+            is_in_range = offset < self.left[number]
+            self.move_to(number, offset + 1)
+            return is_in_range
+        if _is_unreadable(error):
+            self.failed[number] = error
+        elif _is_end(message):
+            self.move_to(number, offset)
+        return False
+
+    def move_to(self, number: int, position: int) -> None:
+        """Set the next offset of a partition."""
+        self.positions[number] = position
+        if position >= self.left[number]:
+            del self.left[number]
+
+
 class AuditLog:
     """The topic of audit reports, up to its log end when this is created; a context manager."""
 
@@ -69,7 +109,12 @@ class AuditLog:
             ConfigurationError: librdkafka rejects the properties.
             KafkaException: no broker answers, or one rejects a request.
         """
+        self.unreadable: list[SkippedBatch] = []
+        """The batches that `entries` skipped because they cannot be read."""
         self._topic = topic
+        self._skipper = BatchSkipper(
+            {**properties, "bootstrap.servers": bootstrap_servers}, self.unreadable.append
+        )
         self._consumer = make_consumer(consumer_settings(bootstrap_servers, properties))
         try:
             self._ranges = self._find_ranges(since_ms)
@@ -101,34 +146,66 @@ class AuditLog:
         return any(each.begins_after_deletion for each in self._ranges.values())
 
     def entries(self, clock: Callable[[], float] = time.monotonic) -> Iterator[AuditEntry]:
-        """Yield every record, in the order of each partition.
+        """Yield every record, in the order of each partition; skips batches that cannot be read.
 
         Raises:
             AuditTopicUnreadable: no record arrived for `SILENCE_S`.
             KafkaException: a partition cannot be read.
         """
-        left = {number: each.end for number, each in self._ranges.items() if each.start < each.end}
+        reads = _PartitionReads(self._ranges)
         self._consumer.assign(
-            [TopicPartition(self._topic, number, self._ranges[number].start) for number in left]
+            [TopicPartition(self._topic, *each) for each in reads.positions.items()]
         )
-        arrived_s = clock()
-        while left:
+        arrived_s = inspected_s = clock()
+        while reads.left:
+            reads.failed.clear()
             for message in self._consumer.consume(_MESSAGES_MAX, _POLL_S):
-                number, offset = _place(message)
                 if message.error() is None:
-                    arrived_s = clock()
-                    if offset < self._ranges[number].end:
-                        yield _entry(message)
-                    offset += 1
-                elif not _is_end(message):
-                    continue
-                if offset >= left.get(number, offset + 1):
-                    del left[number]
-            if left and clock() - arrived_s > SILENCE_S:
+                    arrived_s = inspected_s = clock()
+                if reads.add(message):
+                    yield _entry(message)
+            if clock() - inspected_s > INSPECT_AFTER_S:
+                # The client reports nothing for records that do not parse.
+                inspected_s = clock()
+                reads.failed |= dict.fromkeys(reads.left)
+            if self._pass_failed(reads):
+                arrived_s = clock()
+            if reads.left and clock() - arrived_s > SILENCE_S:
                 raise AuditTopicUnreadable(
                     f"reading topic {self._topic!r} timed out: no record for {SILENCE_S:g} s; "
-                    f"unfinished partitions: {', '.join(map(str, sorted(left)))}"
+                    f"unfinished partitions: {', '.join(map(str, sorted(reads.left)))}"
                 )
+
+    def _pass_failed(self, reads: "_PartitionReads") -> bool:
+        """Continue behind what cannot be read; return whether any position has moved."""
+        has_moved = False
+        for number, error in reads.failed.items():
+            position = reads.positions[number]
+            behind = self._continue_after(number, position, reads.left[number], error)
+            has_moved = has_moved or behind > position
+            reads.move_to(number, behind)
+        return has_moved
+
+    def _continue_after(
+        self, number: int, position: int, end: int, error: KafkaError | None
+    ) -> int:
+        """Skip what cannot be read at a position; return where the partition is read further."""
+        behind = position
+        if error is not None and error.code() == _RESET:
+            # Records deleted during the read are older than the compared period.
+            place = TopicPartition(self._topic, number)
+            low, _ = self._consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
+            behind = max(position, low)
+        if behind == position:
+            found = self._skipper.skip_unreadable(self._topic, number, position, error, until=end)
+            if found is None and error is not None:
+                raise KafkaException(error)
+            behind = position_after(found, position)
+        if behind > position or error is not None:
+            place = TopicPartition(self._topic, number, behind)
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([place])
+        return behind
 
     def _find_ranges(self, since_ms: int) -> dict[int, ReadRange]:
         topics = self._consumer.list_topics(self._topic, timeout=REQUEST_TIMEOUT_S).topics
@@ -169,6 +246,11 @@ def _place(message: "confluent_kafka.Message") -> tuple[int, int]:
     return -1 if number is None else number, -1 if offset is None else offset
 
 
+def _is_unreadable(error: KafkaError) -> bool:
+    """Whether a client cannot read a batch, or took an offset from a damaged one."""
+    return error.code() in DATA_ERRORS or error.code() == _RESET
+
+
 def _is_end(message: "confluent_kafka.Message") -> bool:
     """Whether a message with an error is the log end; False for passing errors.
 
@@ -202,8 +284,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    # Records deleted during the read are older than the compared period.
-    "auto.offset.reset": "earliest",
+    # A client that takes an offset from a damaged batch must not begin at the earliest record.
+    "auto.offset.reset": "error",
     # An open transaction would end the read before the log end.
     "isolation.level": "read_uncommitted",
     "check.crcs": True,

@@ -224,6 +224,11 @@ def _compare(
     ]
     if log.begins_after_deletion:
         warnings.append("older records of the topic are deleted, and not compared")
+    warnings += [
+        f"a batch of {each.topic}-{each.partition} cannot be read ({each.reason}): "
+        f"reports at offsets {each.start} to {each.end - 1} are not compared"
+        for each in log.unreadable
+    ]
     return _Result(scope, deadline, rows, dict(reader.counts), warnings)
 
 

@@ -2,14 +2,18 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
+from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.errors import FetchFailed
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
+from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.stalls import INSPECT_AFTER_S, StallDetector
 from logbroker.registry.zookeeper.lease import SessionLease
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -76,6 +80,9 @@ _TRANSIENT: Final = frozenset(
 """Errors after which librdkafka retries by itself."""
 
 
+_UNREADABLE: Final = DATA_ERRORS | {KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+
+
 class PartitionEnd(NamedTuple):
     """The reader has reached the end of a partition, at `offset`."""
 
@@ -89,7 +96,8 @@ Fetched = Message | PartitionEnd | FetchFailed
 class Fetcher:
     """Reads the partitions of one assignment at a time; not thread-safe.
 
-    librdkafka prefetches up to 16 MB on its own threads, and checks CRCs.
+    librdkafka prefetches up to 16 MB on its own threads, and checks CRCs. A batch that it cannot
+    read becomes one `FetchFailed`, and the messages behind it follow.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -101,6 +109,14 @@ class Fetcher:
         self._consumer = make_consumer(settings | _SETTINGS)
         self._assignment: StreamAssignment | None = None
         self._is_closed = False
+        self._skipped: list[SkippedBatch] = []
+        self._skipper = BatchSkipper(
+            {name: value for name, value in settings.items() if isinstance(value, str)},
+            self._skipped.append,
+        )
+        self._positions: dict[int, int] = {}
+        self._stalls: StallDetector[int] = StallDetector()
+        self._next_check_s = 0.0
 
     def fetch(self, assignment: StreamAssignment) -> list[Fetched]:
         """Return the next messages of an assignment, in order per partition; blocks up to `WAIT_S`.
@@ -111,10 +127,87 @@ class Fetcher:
             self._assign(assignment)
         # `consume` blocks until it has the maximum. So wait for one message, then take the rest.
         first = self._consumer.poll(WAIT_S)
-        if first is None:
+        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0)]
+        failed: dict[int, KafkaError | None] = {}
+        items = [item for each in messages if (item := self._item(each, failed)) is not None]
+        for partition in self._silent_partitions():
+            failed.setdefault(partition, None)
+        for partition, error in failed.items():
+            items += self._skip_unreadable(assignment.topic, partition, error)
+        return items
+
+    def _item(
+        self, message: "confluent_kafka.Message", failed: dict[int, KafkaError | None]
+    ) -> Fetched | None:
+        """Return what a message stands for; None for nothing, or what is read again."""
+        partition, error = message.partition(), message.error()
+        if partition in failed:
+            return None
+        if error is not None and partition is not None and error.code() in _UNREADABLE:
+            offset = message.offset()
+            if error.code() in DATA_ERRORS and offset is not None:
+                self._positions.setdefault(partition, offset)
+            if partition in self._positions:
+                failed[partition] = error
+                return None
+        item = _parse_message(message)
+        if isinstance(item, Message):
+            self._positions[item.partition] = item.offset + 1
+        elif isinstance(item, PartitionEnd):
+            self._positions[item.partition] = item.offset
+        return item
+
+    def _silent_partitions(self) -> list[int]:
+        """Return partitions with records of which the client returns nothing, at times."""
+        now_s = time.monotonic()
+        if now_s < self._next_check_s or self._assignment is None:
             return []
-        messages = [first, *self._consumer.consume(MESSAGES_MAX, 0)]
-        return [item for message in messages if (item := _parse_message(message)) is not None]
+        self._next_check_s = now_s + INSPECT_AFTER_S / 2
+        silent = []
+        for partition, start in self._assignment.starts.items():
+            place = TopicPartition(self._assignment.topic, partition)
+            low, end = self._consumer.get_watermark_offsets(place, cached=True)
+            if start == OFFSET_BEGINNING and low >= 0:
+                self._positions.setdefault(partition, low)
+            position = self._positions.get(partition)
+            if position is None:
+                continue
+            waited_s = self._stalls.update(
+                partition, position, is_waiting=end > position, now_s=now_s
+            )
+            if waited_s >= INSPECT_AFTER_S:
+                silent.append(partition)
+        return silent
+
+    def _skip_unreadable(
+        self, topic: str, partition: int, error: KafkaError | None
+    ) -> list[Fetched]:
+        """Continue behind what the client cannot read; return a failure for each batch."""
+        position = self._positions[partition]
+        place = TopicPartition(topic, partition)
+        if error is not None and error.code() not in DATA_ERRORS:
+            low, end = self._consumer.get_watermark_offsets(place, timeout=_METADATA_TIMEOUT_S)
+            if not low <= position < end:
+                return [
+                    FetchFailed(f"{place.topic}-{partition} at offset {position}: {error.str()}")
+                ]
+        self._skipped.clear()
+        found = self._skipper.skip_unreadable(topic, partition, position, error)
+        behind = position_after(found, position)
+        if behind > position or error is not None:
+            self._positions[partition] = behind
+            place = TopicPartition(topic, partition, behind)
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([place])
+        if found is None and error is not None:
+            return [FetchFailed(f"{topic}-{partition} at offset {position}: {error.str()}")]
+        return [
+            FetchFailed(
+                f"{topic}-{partition}: offsets {each.start} to {each.end - 1} are skipped, "
+                f"because their batch cannot be read: {each.reason}"
+            )
+            for each in self._skipped
+        ]
 
     def pause(self) -> None:
         """Stop fetching until the next assignment."""
@@ -140,6 +233,10 @@ class Fetcher:
             ]
         )
         self._assignment = assignment
+        self._positions = {
+            number: start for number, start in assignment.starts.items() if start >= 0
+        }
+        self._stalls = StallDetector()
 
 
 def _parse_message(message: "confluent_kafka.Message") -> Fetched | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from logbroker.client.stalls import INSPECT_AFTER_S, STALLED_AFTER_S, StallDetector
 from logbroker.mirror.domain.partitions import (
     PartitionBackoff,
     TopicAndPartition,
@@ -66,6 +67,8 @@ class CopyLoop:
         self._is_outdated = False
         self._failure: CopyFailed | None = None
         self._due: dict[TopicAndPartition, int] = {}
+        self._stalls: StallDetector[TopicAndPartition] = StallDetector()
+        self._next_inspection_s: dict[TopicAndPartition, float] = {}
         self._next_commit_s = time.monotonic() + COMMIT_S
 
     def run(self) -> None:
@@ -116,7 +119,9 @@ class CopyLoop:
             message = waiting[0]
             copy = copies.get((message.topic(), message.partition()))  # type: ignore[arg-type]
             if message.error() is not None:
-                self._handle_error(message, copy)
+                if self._handle_error(message, copy):
+                    self._drop_waiting(message)
+                    continue
             # Records of revoked partitions are another mirror's to copy.
             elif copy is not None and not send(copy, message):
                 self._wait_for_room()
@@ -125,9 +130,16 @@ class CopyLoop:
         self._full_since_s = None
         self._is_full = False
 
-    def _handle_error(self, message: Message, copy: PartitionCopy | None) -> None:
+    def _drop_waiting(self, failed: Message) -> None:
+        """Drop what waits of a partition that is read again from another position."""
+        tp = failed.topic(), failed.partition()
+        kept = [each for each in self._waiting if (each.topic(), each.partition()) != tp]
+        self._waiting.clear()
+        self._waiting.extend(kept)
+
+    def _handle_error(self, message: Message, copy: PartitionCopy | None) -> bool:
         try:
-            self._source.handle_error(message, copy)
+            return self._source.handle_error(message, copy)
         except CopyFailed:
             # The records before it are copied.
             self._sender.flush(DRAIN_S)
@@ -205,11 +217,35 @@ class CopyLoop:
 
     def _measure_lag(self) -> None:
         ends, now_s = self._source.log_ends(self._copies), time.monotonic()
+        self._inspect_stalled(ends, now_s)
         for tp, copy in self._copies.items():
             position, end = copy.progress.position, ends[tp]
             if position is not None and end >= 0:
                 self._counts.lags[tp] = max(0, end - position)
                 self._counts.uncopied_of(tp).update(now_s, position, end)
+
+    def _inspect_stalled(self, ends: Mapping[TopicAndPartition, int], now_s: float) -> None:
+        """Skip what the client cannot read without an error; record partitions that stall."""
+        stalled = set[TopicAndPartition]()
+        for tp, copy in self._copies.items():
+            position = copy.progress.next_offset
+            is_read = not self._is_full and not self._backoff.is_paused(tp, now_s)
+            is_waiting = position is not None and ends[tp] > position and is_read
+            waited_s = self._stalls.update(tp, position or 0, is_waiting=is_waiting, now_s=now_s)
+            if waited_s < INSPECT_AFTER_S:
+                self._next_inspection_s.pop(tp, None)
+                continue
+            if waited_s >= STALLED_AFTER_S:
+                stalled.add(tp)
+            if now_s >= self._next_inspection_s.get(tp, 0.0):
+                self._next_inspection_s[tp] = now_s + INSPECT_AFTER_S
+                if not self._source.inspect_silence(copy):
+                    # There are only markers of transactions, or one is open.
+                    self._stalls.forget(tp)
+        for tp in sorted(stalled - self._counts.stalled):
+            position = self._copies[tp].progress.next_offset
+            _log.error("partition stalled topic=%s partition=%s offset=%s", *tp, position)
+        self._counts.stalled = frozenset(stalled)
 
     def _on_assign(self, _: Consumer, topic_partitions: list[TopicPartition]) -> None:
         known = self._plan.partitions
@@ -256,6 +292,8 @@ class CopyLoop:
             self._copies.pop(tp, None)
             self._counts.lags.pop(tp, None)
             self._due.pop(tp, None)
+            self._stalls.forget(tp)
+            self._counts.stalled -= {tp}
         self._source.forget(topic_partitions)
 
     def _finish(self) -> None:

@@ -43,6 +43,13 @@ METRICS: Final[Mapping[str, MirrorMetric]] = {
     "records_lost_total": MirrorMetric(
         "counter", "Offsets that the source deleted before they were copied.", _TOPIC
     ),
+    "unreadable_batches_total": MirrorMetric(
+        "counter", "Record batches that were skipped because they cannot be read.", _TOPIC
+    ),
+    "unreadable_offsets_total": MirrorMetric("counter", "Offsets of these batches.", _TOPIC),
+    "stalled_partitions": MirrorMetric(
+        "gauge", "Partitions without progress for a minute although there are records.", _TOPIC
+    ),
     "lag_records": MirrorMetric(
         "gauge",
         "Offsets up to the source's log end that are not copied.",
@@ -63,12 +70,17 @@ METRICS: Final[Mapping[str, MirrorMetric]] = {
 class TopicCounts:
     """Counts of one topic."""
 
-    __slots__ = ("_delays", "_delays_s", "bytes", "lost", "records")
+    __slots__ = (
+        *("_delays", "_delays_s", "bytes", "lost", "records"),
+        *("unreadable_batches", "unreadable_offsets"),
+    )
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.lost = 0
+        self.unreadable_batches = 0
+        self.unreadable_offsets = 0
         self._delays = [0] * (len(DELAY_BOUNDS_S) + 1)
         self._delays_s = 0.0
 
@@ -95,6 +107,7 @@ class MirrorCounts:
         self.lags: dict[TopicAndPartition, int] = {}
         self.uncopied: dict[TopicAndPartition, UncopiedSince] = {}
         """During a restart, of the partitions before it."""
+        self.stalled: frozenset[TopicAndPartition] = frozenset()
         self.errors: dict[str, int] = {}
         self.restarts = 0
 
@@ -132,6 +145,13 @@ class MirrorCollector:
         yield _numbers("bytes_total", {(name,): each.bytes for name, each in topics.items()})
         yield _numbers("skipped_total", counts.skipped.copy())
         yield _numbers("records_lost_total", {(name,): each.lost for name, each in topics.items()})
+        for name, numbers in (
+            ("unreadable_batches_total", {(t,): n.unreadable_batches for t, n in topics.items()}),
+            ("unreadable_offsets_total", {(t,): n.unreadable_offsets for t, n in topics.items()}),
+        ):
+            yield _numbers(name, numbers)
+        stalled = [topic for topic, _ in counts.stalled]
+        yield _numbers("stalled_partitions", {(name,): stalled.count(name) for name in topics})
         records = counts.lags.copy().items()
         yield _numbers("lag_records", {(t, str(number)): lag for (t, number), lag in records})
         yield _numbers("lag_seconds", self._lag_seconds(topics))

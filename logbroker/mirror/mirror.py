@@ -142,6 +142,7 @@ class Mirror:
         group = self._group(destination_id)
         source = SourceConsumer(
             consumer_settings(settings.source.servers, group, settings.source.properties),
+            {**settings.source.properties, "bootstrap.servers": settings.source.servers},
             plan.ids,
             counts,
             self._stopping,

@@ -15,6 +15,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
+from logbroker.client.raw.unreadable_batches import SkippedBatch
 from logbroker.mirror.clients import CLIENT_LOG, error_callback
 from logbroker.mirror.domain.partitions import TopicAndPartition
 from logbroker.mirror.metrics import MirrorCounts
@@ -75,10 +77,13 @@ class SourceConsumer:
     def __init__(
         self,
         settings: Mapping[str, Any],
+        properties: Mapping[str, str],
         ids: TopicIds,
         counts: MirrorCounts,
         stopping: Event,
     ) -> None:
+        """`settings` are those of the client; `properties` the operator's, and the servers."""
+        self._skipper = BatchSkipper(properties, self._record_unreadable)
         self._ids = ids
         self._counts = counts
         self._stopping = stopping
@@ -128,8 +133,11 @@ class SourceConsumer:
         """Forget that partitions are paused, because they were revoked."""
         self._paused -= frozenset(topic_partitions)
 
-    def handle_error(self, message: Message, copy: PartitionCopy | None) -> None:
+    def handle_error(self, message: Message, copy: PartitionCopy | None) -> bool:
         """Handle a message that has an error instead of a record.
+
+        Returns whether the partition is read again from another position, so that later messages
+        of the same read must be dropped.
 
         Raises:
             CopyFailed: the partition cannot be read.
@@ -143,18 +151,72 @@ class SourceConsumer:
                 copy.progress.skip_to(max(offset, copy.progress.next_offset or 0))
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             if copy is not None:
-                self._continue_at_earliest(copy)
+                self._continue_after_reset(copy, error)
+                return True
+        elif error.code() in DATA_ERRORS:
+            self._record_error(error)
+            if copy is not None:
+                self._pass_unreadable(copy, error)
+                return True
         elif error.code() in _PASSING:
             self._record_error(error)
         else:
             where = "" if copy is None else f" at {copy.topic}-{copy.partition}"
             raise CopyFailed(error.name(), f"source failed{where}: {error.str()}", copy)
+        return False
 
-    def _continue_at_earliest(self, copy: PartitionCopy) -> None:
-        """Log what is lost if the source no longer has the position, and continue after it."""
+    def inspect_silence(self, copy: PartitionCopy) -> bool:
+        """Skip unreadable batches at the position of a partition without new records.
+
+        Returns whether the source has records for consumers there.
+        """
+        position = copy.progress.next_offset
+        if position is None:
+            return True
+        found = self._skipper.skip_unreadable(copy.topic, copy.partition, position)
+        end = position_after(found, position)
+        if end > position:
+            copy.progress.skip_to(end)
+            self._continue_at(copy, end)
+        return found is None or found.has_records or end > position
+
+    def _pass_unreadable(self, copy: PartitionCopy, error: KafkaError) -> None:
+        """Continue behind the batches that the client cannot read.
+
+        Raises:
+            CopyFailed: the source cannot be inspected.
+        """
+        position = copy.progress.next_offset
+        if position is None:
+            tp = TopicPartition(copy.topic, copy.partition)
+            position, _ = self._consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
+        found = self._skipper.skip_unreadable(copy.topic, copy.partition, position, error)
+        if found is None:
+            where = f"{copy.topic}-{copy.partition}"
+            raise CopyFailed(error.name(), f"source failed at {where}: {error.str()}", copy)
+        end = position_after(found, position)
+        copy.progress.skip_to(end)
+        self._continue_at(copy, end)
+
+    def _record_unreadable(self, batch: SkippedBatch) -> None:
+        counts = self._counts.of_topic(batch.topic)
+        counts.unreadable_batches += 1
+        counts.unreadable_offsets += batch.offsets
+        _log.error(
+            "batch unreadable, skipped topic=%s partition=%s start=%s end=%s reason=%s", *batch
+        )
+
+    def _continue_after_reset(self, copy: PartitionCopy, error: KafkaError) -> None:
+        """Log what is lost if the source no longer has the position, and continue after it.
+
+        If it has the position, the client took another one from a damaged batch.
+        """
         tp = TopicPartition(copy.topic, copy.partition)
         low, end = self._consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
         position = copy.progress.next_offset or 0
+        if copy.progress.next_offset is not None and low <= position < end:
+            self._pass_unreadable(copy, error)
+            return
         lost = max(0, low - position)
         copy.counts.lost += lost
         self._counts.record_error(RECORDS_LOST)
@@ -164,9 +226,15 @@ class SourceConsumer:
             *(copy.topic, copy.partition, position, low, end, lost),
         )
         copy.progress.skip_to(low)
+        self._continue_at(copy, low)
+
+    def _continue_at(self, copy: PartitionCopy, position: int) -> None:
+        tp = TopicPartition(copy.topic, copy.partition, position)
         # The client stopped reading it, and accepts no other position while it is assigned.
         self._consumer.incremental_unassign([tp])
-        self._consumer.incremental_assign([TopicPartition(copy.topic, copy.partition, low)])
+        self._consumer.incremental_assign([tp])
+        if (copy.topic, copy.partition) in self._paused:
+            self._consumer.pause([tp])
 
     def start_offsets(
         self, topic_partitions: list[TopicPartition]

@@ -16,6 +16,7 @@ from logbroker.records.batch import iter_batches
 from logbroker.records.compression import Codec
 from tests.support.kafka.audit_counts import received
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.damaged_log import DAMAGES, damage_batch, stored_batches
 from tests.support.kafka.mirrored_clusters import (
     LONG_SESSION_MS,
     READY,
@@ -367,25 +368,20 @@ def test_clusters_that_are_away_are_waited_for(tmp_path: Path) -> None:
         assert mirror.wait() == 0
 
 
-def test_a_damaged_batch_is_not_skipped(
+def test_damaged_batches_are_skipped_one_at_a_time(
     brokers: tuple[BrokerProcess, ...], east: ClusterClient, west: ClusterClient, tmp_path: Path
 ) -> None:
     east.make_topic("damaged", 1)
-    for value in (b"whole", b"damaged", b"behind"):
-        east.write("damaged", [Record(0, TIME_MS, None, value)])
-    segment = brokers[0].data_dir / "damaged-0" / f"{0:020}.log"
-    place = segment.read_bytes().index(b"damaged")
-    overwrite(segment, place, b"D")
+    for number in range(2 * len(DAMAGES) + 1):
+        east.write("damaged", [Record(0, TIME_MS, None, b"%d" % number)])
+    batches = stored_batches(brokers[0].data_dir, "damaged")
+    for batch, damage in zip(batches[1::2], DAMAGES.values(), strict=True):
+        damage_batch(batch, damage)
     with MirrorProcess(tmp_path / "1", east.servers, west.servers, "damaged") as mirror:
         mirror.serve()
-        until(lambda: mirror.metric("errors_total", reason="_BAD_MSG") >= 2, "the error is counted")
-        assert values_of(west, "damaged") == [[b"whole"]]
-        overwrite(segment, place, b"d")
-        until_copied(west, "damaged", 3)
-    assert values_of(west, "damaged") == [[b"whole", b"damaged", b"behind"]]
-
-
-def overwrite(path: Path, place: int, octets: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(place)
-        file.write(octets)
+        until_copied(west, "damaged", len(DAMAGES) + 1)
+        assert mirror.metric("unreadable_batches_total", topic="damaged") == len(DAMAGES)
+        assert mirror.metric("unreadable_offsets_total", topic="damaged") == len(DAMAGES)
+        assert "batch unreadable, skipped topic=damaged partition=0 start=1 end=2" in mirror.output
+    expected = [b"%d" % number for number in range(0, 2 * len(DAMAGES) + 1, 2)]
+    assert values_of(west, "damaged") == [expected]

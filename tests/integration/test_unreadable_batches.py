@@ -4,19 +4,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING
 
 from app.domain.model import OffsetRange, Window
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG, EVENTS
+from logbroker.audit.audit_log import AuditLog
+from logbroker.client.errors import FetchFailed
 from logbroker.client.raw import TopicPartition
 from logbroker.client.raw.unreadable_batches import SkippedBatch, inspect_log
+from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.records.record import NewRecord, encode_batch
+from logbroker.registry.zookeeper.lease import SessionLease
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.damaged_log import DAMAGES, damage_batch, stored_batches
 from tests.support.kafka.raw_connection import RawConnection
-from tests.support.processes.waiting import until
+from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.live_service import LiveScene, events, ids, now_ms
 
 ALWAYS = Window(0, 2**50)
@@ -128,3 +133,32 @@ def test_the_live_path_delivers_what_is_around_damaged_batches(
             assert metrics[f"rewind_log_unreadable_batches_total{labels}"] == len(DAMAGES)
             assert metrics[f"rewind_log_unreadable_offsets_total{labels}"] == len(DAMAGES) * BATCH
         assert live.output.count("batch-unreadable") == 2 * len(DAMAGES)
+
+
+def test_the_audit_reads_what_is_around_damaged_batches(damaged_log: BrokerProcess) -> None:
+    with AuditLog(damaged_log.bootstrap_servers, "orders", 0, {}) as log:
+        assert [entry.offset for entry in log.entries()] == READABLE
+        assert [(each.start, each.end) for each in log.unreadable] == [
+            (start, start + BATCH) for start in range(BATCH, READABLE[-1], 2 * BATCH)
+        ]
+
+
+def test_a_consumer_of_messages_gets_one_error_for_each_damaged_batch(
+    damaged_log: BrokerProcess,
+) -> None:
+    fetcher = Fetcher({"bootstrap.servers": damaged_log.bootstrap_servers})
+    assignment = StreamAssignment(
+        "orders", {0: OFFSET_BEGINNING}, SessionLease(1, DEADLINE_S, sent_s=0.0)
+    )
+    offsets: list[int] = []
+    failures: list[FetchFailed] = []
+    with closing(fetcher):
+        while not offsets or offsets[-1] < READABLE[-1]:
+            for item in fetcher.fetch(assignment):
+                if isinstance(item, Message):
+                    offsets.append(item.offset)
+                elif isinstance(item, FetchFailed):
+                    failures.append(item)
+    assert offsets == READABLE
+    assert len(failures) == len(DAMAGES)
+    assert "offsets 4 to 7 are skipped" in str(failures[0])
