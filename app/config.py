@@ -243,6 +243,11 @@ class Settings(BaseModel):
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """The length of a webhook's delivery queue; further events are skipped."""
     live_metrics_port: Port = 0
+    metrics_token_file: str = ""
+    """A file with the bearer token with which other machines read the metrics of worker and live
+    path. This machine needs none."""
+    metrics_open: bool = False
+    """Whether other machines need no token."""
     schema_registry: Annotated[str, AfterValidator(_check_registry)] = Field(default="", repr=False)
     """The Avro schema registry, http(s)://[USER:PASSWORD@]HOST[:PORT]; without it, events are
     JSON."""

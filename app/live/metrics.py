@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -12,6 +12,7 @@ from app.domain.delivery import LiveOutcome
 from app.log.metrics import LogMetrics
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.webhooks.metrics import DeliveryMetrics
+from logbroker.metrics_http import MetricsAccess, serve_metrics
 
 Lags = Callable[[], dict[int, int]]
 
@@ -74,9 +75,9 @@ class LiveMetrics:
             "Time from reading `delivery_log` until the receiver accepted the event.",
         )
 
-    def serve(self, host: str, port: int) -> None:
-        """Expose the metrics over HTTP, from a separate thread."""
-        start_http_server(port, host, self.registry)
+    def serve(self, host: str, port: int, access: MetricsAccess) -> None:
+        """Expose the metrics over HTTP, from separate threads."""
+        serve_metrics(self.registry, host, port, access)
 
     def count_events(self, result: str, count: int) -> None:
         """Count records of `events`; `result` is matched, unmatched, malformed or mirrored."""

@@ -38,6 +38,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
 from logbroker.json_log import configure_logging
+from logbroker.metrics_http import MetricsAccess
 
 if TYPE_CHECKING:
     from logbroker.schemas.decoder import AvroDecoder
@@ -93,7 +94,8 @@ async def _serve(settings: Settings, store: Store) -> None:
     stopping = stop_on_signals()
     metrics = LiveMetrics()
     if settings.live_metrics_port:
-        metrics.serve(settings.host, settings.live_metrics_port)
+        access = MetricsAccess.of(settings.metrics_token_file, is_open=settings.metrics_open)
+        metrics.serve(settings.host, settings.live_metrics_port, access)
     async with (
         WebhookSender(Guard.of(settings), _limits(settings)) as sender,
         EventPublisher.of(

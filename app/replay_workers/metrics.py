@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import astuple, fields
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from app.domain.model import Counts
 from app.log.metrics import LogMetrics
 from app.log.topics import DELIVERY_LOG
 from app.webhooks.metrics import DeliveryMetrics
+from logbroker.metrics_http import MetricsAccess, serve_metrics
 
 JOB_RESULTS: Final = (
     "completed",
@@ -79,9 +80,9 @@ class WorkerMetrics:
             registry=self.registry,
         )
 
-    def serve(self, host: str, port: int) -> None:
-        """Expose the metrics over HTTP, from a separate thread."""
-        start_http_server(port, host, self.registry)
+    def serve(self, host: str, port: int, access: MetricsAccess) -> None:
+        """Expose the metrics over HTTP, from separate threads."""
+        serve_metrics(self.registry, host, port, access)
 
     def watch_waiting(self, waiting: Callable[[], int]) -> None:
         """Read the number of waiting replays from `waiting` at each scrape."""

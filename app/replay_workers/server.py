@@ -23,6 +23,7 @@ from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
 from logbroker.json_log import configure_logging
+from logbroker.metrics_http import MetricsAccess
 
 _TOPICS_S: Final = 2.0
 _LAST_OUTCOMES_S: Final = 1.0
@@ -62,7 +63,8 @@ async def _serve(settings: Settings, store: Store) -> None:
     guard = Guard.of(settings)
     metrics = WorkerMetrics()
     if settings.worker_metrics_port:
-        metrics.serve(settings.host, settings.worker_metrics_port)
+        access = MetricsAccess.of(settings.metrics_token_file, is_open=settings.metrics_open)
+        metrics.serve(settings.host, settings.worker_metrics_port, access)
     publisher = EventPublisher.of(
         settings, topics_timeout_s=_TOPICS_S, close_timeout_s=_LAST_OUTCOMES_S
     )

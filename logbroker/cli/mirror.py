@@ -12,6 +12,7 @@ from logbroker.cli.formats import MISUSED, refuse
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
+    metrics_access_options,
     metrics_address,
     stop_at_end_of_stdin,
     stop_on_signals,
@@ -139,12 +140,15 @@ _mirror_options = option_group(
     help="Address for Prometheus metrics, instead of --metrics-port.",
     **_environment("METRICS_LISTEN"),
 )
+@metrics_access_options("LOGBROKER_MIRROR")
 @log_format_option
 @stop_on_stdin_close_option
 def mirror(
     options: _MirrorOptions,
     metrics_port: int,
     metrics_listen: tuple[str, int] | None,
+    metrics_token_file: Path | None,
+    metrics_open: bool,
     log_format: str,
     stop_on_stdin_close: bool,
 ) -> None:
@@ -153,6 +157,7 @@ def mirror(
     Partitions, order, keys, values, headers and times are preserved. The line `logbroker mirror
     ready` on standard error reports that partitions are assigned.
     """
+    from logbroker.metrics_http import MetricsAccess
     from logbroker.mirror.metrics import serve_metrics
     from logbroker.mirror.mirror import Mirror
 
@@ -165,7 +170,8 @@ def mirror(
     try:
         running = Mirror(settings, lambda: click.echo("logbroker mirror ready", err=True))
         if metrics is not None:
-            serve_metrics(running.counts, *metrics)
+            access = MetricsAccess(metrics_token_file, metrics_open)
+            serve_metrics(running.counts, *metrics, access)
         stop_on_signals(running.stop)
         if stop_on_stdin_close:
             stop_at_end_of_stdin(running.stop)

@@ -22,7 +22,7 @@ from logbroker.option_group import option_group
 
 if TYPE_CHECKING:
     from logbroker.schemas.access import RequestAccess
-    from logbroker.schemas.server import TlsFiles
+    from logbroker.security.tls import TlsFiles
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class AccessOptions:
 
     def tls(self) -> "TlsFiles | None":
         """The files for TLS, if it is used."""
-        from logbroker.schemas.server import TlsFiles
+        from logbroker.security.tls import TlsFiles
 
         if self.tls_certfile is None or self.tls_keyfile is None:
             return None

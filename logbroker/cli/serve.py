@@ -16,6 +16,7 @@ from logbroker.cli.listener_options import listener_options, take_listener_setti
 from logbroker.cli.server_command import (
     AddressParam,
     log_format_option,
+    metrics_access_options,
     metrics_address,
     stop_at_end_of_stdin,
     stop_on_signals,
@@ -136,11 +137,14 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="NAME=VALUE",
     help=f"Default of a topic setting; repeatable. Settings: {', '.join(TOPIC_SETTINGS)}.",
 )
+@metrics_access_options("LOGBROKER")
 @log_format_option
 @stop_on_stdin_close_option
 @_number_options
 def serve(
     metrics_listen: tuple[str, int] | None,
+    metrics_token_file: Path | None,
+    metrics_open: bool,
     topic_configs: tuple[str, ...],
     log_format: str,
     stop_on_stdin_close: bool,
@@ -161,7 +165,9 @@ def serve(
         config = BrokerConfig(topic_defaults=_topic_defaults(topic_configs), **settings)
         broker = Broker(config)
         if metrics is not None:
-            broker.serve_metrics(*metrics)
+            from logbroker.metrics_http import MetricsAccess
+
+            broker.serve_metrics(*metrics, MetricsAccess(metrics_token_file, metrics_open))
     except LogbrokerError as error:
         refuse(error)
     stop_on_signals(broker.stop)

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +26,9 @@ stop_on_stdin_close_option = click.option(
     is_flag=True,
     help="Stop when standard input ends, as it does when the parent process dies.",
 )
+
+
+Command = Callable[..., Any]
 
 
 class AddressParam(click.ParamType[tuple[str, int]]):
@@ -51,6 +55,33 @@ def metrics_address(
     if port and elsewhere is not None:
         raise click.UsageError("--metrics-port and --metrics-listen are mutually exclusive")
     return elsewhere or ((host, port) if port else None)
+
+
+def metrics_access_options(prefix: str) -> Callable[[Command], Command]:
+    """A decorator that adds the options of `MetricsAccess`; their variables begin with `prefix`."""
+
+    def decorate(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--metrics-open",
+                is_flag=True,
+                envvar=f"{prefix}_METRICS_OPEN",
+                show_envvar=True,
+                help="Serve metrics to other machines without a token.",
+            ),
+            click.option(
+                "--metrics-token-file",
+                type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                envvar=f"{prefix}_METRICS_TOKEN_FILE",
+                show_envvar=True,
+                help="File with the bearer token with which other machines read metrics. This "
+                "machine needs none.",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -14,7 +14,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
+from logbroker import metrics_http
 from logbroker.errors import ConfigurationError
+from logbroker.metrics_http import MetricsAccess
 from logbroker.mirror.domain.partitions import TopicAndPartition, UncopiedSince
 
 PREFIX: Final = "logbroker_mirror_"
@@ -175,7 +177,7 @@ class MirrorCollector:
         return family
 
 
-def serve_metrics(counts: MirrorCounts, host: str, port: int) -> None:
+def serve_metrics(counts: MirrorCounts, host: str, port: int, access: MetricsAccess) -> None:
     """Serve the metrics of a mirror, and memory, descriptors and CPU time of its process.
 
     Raises:
@@ -185,7 +187,7 @@ def serve_metrics(counts: MirrorCounts, host: str, port: int) -> None:
     registry.register(MirrorCollector(counts))
     ProcessCollector(registry=registry)
     try:
-        start_http_server(port, host, registry)
+        metrics_http.serve_metrics(registry, host, port, access)
     except OSError as error:
         raise ConfigurationError(f"metrics cannot listen on {host}:{port}: {error}") from error
 

@@ -7,8 +7,7 @@ import ssl
 import sys
 import threading
 from contextlib import closing
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import uvicorn
 
@@ -18,6 +17,7 @@ from logbroker.schemas.access import RequestAccess
 from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.journal import SchemaJournal
 from logbroker.schemas.service import RegistryService
+from logbroker.security.tls import TlsFiles
 
 GRACE_S: Final = 10
 """Time for running requests to finish when the process stops."""
@@ -28,15 +28,6 @@ class RegistryHttp(BoundedHttp):
 
     connections_max = 500
     connections_rejected_max = 0
-
-
-class TlsFiles(NamedTuple):
-    """PEM files: a certificate with its chain, its key, and the CA of accepted clients."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-    """With it, clients without a certificate of this CA cannot connect."""
 
 
 class RegistryServer:
@@ -122,8 +113,8 @@ def _config(service: RegistryService, tls: TlsFiles | None) -> uvicorn.Config:
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=tls and tls.certificate,
         ssl_keyfile=tls and tls.key,
-        ssl_ca_certs=tls and tls.client_ca and str(tls.client_ca),
-        ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
+        ssl_ca_certs=tls and tls.ca and str(tls.ca),
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.ca else ssl.CERT_NONE,
     )
     try:
         config.load()

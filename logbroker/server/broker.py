@@ -1,7 +1,7 @@
 """The broker: connects the listening socket, the handlers, the logs and the registry."""
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError, RequestRefused, StorageFailed
@@ -39,6 +39,9 @@ from logbroker.server.registry_thread import RegistryThread
 from logbroker.server.topic_changes import TopicChanges, TopicCreation
 from logbroker.server.worker_pool import WorkerPool
 from logbroker.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from logbroker.metrics_http import MetricsAccess
 
 log = logging.getLogger("logbroker.broker")
 
@@ -103,7 +106,7 @@ class Broker:
         """End `run`; safe on any thread and in signal handlers."""
         self._loop.call_soon(self._loop.stop)
 
-    def serve_metrics(self, host: str, port: int) -> None:
+    def serve_metrics(self, host: str, port: int, access: "MetricsAccess") -> None:
         """Serve Prometheus metrics over HTTP on another thread.
 
         Raises:
@@ -112,7 +115,7 @@ class Broker:
         # Prometheus' client loads Python's HTTP server, and most brokers serve no metrics.
         from logbroker.server.metrics.collector import serve_metrics
 
-        serve_metrics(self._metric_sources(), host, port)
+        serve_metrics(self._metric_sources(), host, port, access)
 
     def _metric_sources(self) -> MetricSources:
         return MetricSources(

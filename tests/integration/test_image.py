@@ -91,7 +91,7 @@ def test_a_second_data_centre_has_a_log_and_a_name_of_its_own_and_mirrors_both_w
 
 def mirrored(command: list[str]) -> dict[str, str]:
     """The options of a mirror, by their names."""
-    return dict(option.removeprefix("--").split("=") for option in command[2:])
+    return dict(option.removeprefix("--").split("=") for option in command[2:] if "=" in option)
 
 
 def test_monitoring_starts_prometheus_with_the_rules_and_a_key() -> None:

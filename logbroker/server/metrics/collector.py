@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from logbroker import metrics_http
 from logbroker.errors import ConfigurationError
 from logbroker.groups.states import GroupState
+from logbroker.metrics_http import MetricsAccess
 from logbroker.registry.cluster import ClusterView
 from logbroker.server.metrics.counters import Histogram
 from logbroker.server.metrics.families import FAMILIES, histogram, numbers
@@ -36,7 +38,7 @@ LogRow = tuple[int, ...]
 """Log start offset, log end offset, high watermark and size in bytes of a partition."""
 
 
-def serve_metrics(sources: MetricSources, host: str, port: int) -> None:
+def serve_metrics(sources: MetricSources, host: str, port: int, access: MetricsAccess) -> None:
     """Serve the broker's metrics, and memory, descriptors and CPU time of its process.
 
     Raises:
@@ -46,7 +48,7 @@ def serve_metrics(sources: MetricSources, host: str, port: int) -> None:
     registry.register(BrokerCollector(sources))
     ProcessCollector(registry=registry)
     try:
-        start_http_server(port, host, registry)
+        metrics_http.serve_metrics(registry, host, port, access)
     except OSError as error:
         raise ConfigurationError(f"metrics cannot listen on {host}:{port}: {error}") from error
 
