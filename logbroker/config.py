@@ -77,6 +77,18 @@ class LogConfig:
     local_retention_bytes: int = -2
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether the log is compacted; records without a key are rejected then."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def retention(self) -> tuple[int, int]:
+        """Retention time and size; unlimited unless old segments are deleted."""
+        if "delete" in self.cleanup_policy:
+            return self.retention_ms, self.retention_bytes
+        return -1, -1
+
+    @property
     def flushes_continuously(self) -> bool:
         """Whether each append is flushed as soon as the disk is free."""
         return self.flush_messages == UNSET and self.flush_ms == UNSET
@@ -85,11 +97,6 @@ class LogConfig:
     def stamps_append_time(self) -> bool:
         """Whether the broker overwrites timestamps with the time of the append."""
         return self.message_timestamp_type == "LogAppendTime"
-
-    @property
-    def requires_keys(self) -> bool:
-        """Whether records without a key are rejected: compaction could not keep them."""
-        return "compact" in self.cleanup_policy
 
     def timestamp_range(self, now_ms: int) -> tuple[int, int]:
         """Return the smallest and the largest timestamp of records that are appended now."""
@@ -134,6 +141,8 @@ class BrokerConfig:
     file_delete_delay_s: float = 60.0
     producer_id_expiration_s: float = 86_400.0
     flush_threads: int = 4
+    cleaner_backoff_s: float = 15.0
+    cleaner_dedupe_buffer_bytes: int = 128 * 2**20
     group_initial_rebalance_delay_ms: int = 3_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -218,6 +227,8 @@ _BROKER_RANGES: Final = (
     ("file_delete_delay_s", 0, 86_400),
     ("producer_id_expiration_s", 1, 86_400 * 365),
     ("flush_threads", 1, 64),
+    ("cleaner_backoff_s", 0.01, 86_400),
+    ("cleaner_dedupe_buffer_bytes", 1_024, 2**40),
     ("group_initial_rebalance_delay_ms", 0, 3_600_000),
     ("group_min_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_session_timeout_ms", 1, 2**31 - 1),

@@ -128,7 +128,6 @@ def _one_of(
     broker_name: str | None,
     documentation: str,
     words: Iterable[str],
-    kind: SettingType = SettingType.STRING,
 ) -> TopicSetting:
     possible = tuple(words)
 
@@ -137,7 +136,8 @@ def _one_of(
             raise ValueError(text)
         return text
 
-    return TopicSetting(name, broker_name, kind, documentation, " or ".join(possible), parse)
+    allowed = " or ".join(possible)
+    return TopicSetting(name, broker_name, SettingType.STRING, documentation, allowed, parse)
 
 
 def _boolean(
@@ -169,6 +169,13 @@ def _only_number(
     return TopicSetting(name, broker_name, SettingType.INT, documentation, f"{possible}", parse)
 
 
+def _policy(text: str) -> str:
+    policies = [each.strip() for each in text.split(",")]
+    if len(set(policies)) < len(policies) or not {"compact", "delete"}.issuperset(policies):
+        raise ValueError(text)
+    return ",".join(policies)
+
+
 def _ratio(name: str, broker_name: str, documentation: str) -> TopicSetting:
     def parse(text: str) -> float:
         value = float(text)
@@ -198,12 +205,13 @@ def _throttled_replicas(name: str) -> TopicSetting:
 TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
     setting.name: setting
     for setting in (
-        _one_of(
+        TopicSetting(
             "cleanup.policy",
             "log.cleanup.policy",
-            "Delete old segments.",
-            ("delete",),
             SettingType.LIST,
+            "Delete old segments, keep the last record of each key, or both.",
+            "delete, compact or compact,delete",
+            _policy,
         ),
         _number(
             "retention.ms",

@@ -48,6 +48,8 @@ _NUMBERS = {
     "file_delete_delay_s": "Seconds until the files of deleted segments are removed.",
     "producer_id_expiration_s": "Seconds until the state of an idle idempotent producer expires.",
     "flush_threads": "Number of logs that may be flushed at the same time.",
+    "cleaner_backoff_s": "Seconds between two searches for logs to compact.",
+    "cleaner_dedupe_buffer_bytes": "Memory for keys during a compaction.",
     "group_initial_rebalance_delay_ms": "How long an empty group waits for further members.",
     "group_min_session_timeout_ms": "Minimum session timeout of a group member.",
     "group_max_session_timeout_ms": "Maximum session timeout of a group member.",

@@ -5,9 +5,10 @@
     12 partitionLeaderEpoch  int32
     16 magic                 int8    2
     17 crc                   uint32  CRC-32C of everything from 21 to the end
-    21 attributes            int16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
+    21 attributes            int16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
+                                     6 delete horizon
     23 lastOffsetDelta       int32
-    27 baseTimestamp         int64   milliseconds since 1970
+    27 baseTimestamp         int64   milliseconds since 1970; with bit 6, when tombstones expire
     35 maxTimestamp          int64
     43 producerId            int64   -1: not idempotent
     51 producerEpoch         int16
@@ -44,6 +45,7 @@ COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
 
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
@@ -96,6 +98,11 @@ class BatchHeader(NamedTuple):
     def is_append_time(self) -> bool:
         """Whether all records have `max_timestamp`, the time of append (LogAppendTime)."""
         return bool(self.attributes & TIMESTAMP_TYPE_FLAG)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether `base_timestamp` is the time when tombstones of the batch expire (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_FLAG)
 
     @property
     def is_control(self) -> bool:

@@ -28,6 +28,7 @@ from logbroker.server.handlers.topics import TopicHandlers
 from logbroker.server.housekeeping import FileDeletion, Housekeeping
 from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.listener import Listener
+from logbroker.server.log_cleaner import LogCleaner
 from logbroker.server.loop import SocketLoop
 from logbroker.server.membership import Membership
 from logbroker.server.metrics.counters import Counters
@@ -91,6 +92,7 @@ class Broker:
         if not validator.IS_COMPILED:
             log.info("record validation is not compiled: see docs/broker.md, section Compiling")
         self._housekeeping.start()
+        self._cleaner.start()
         self._coordinator.start()
         self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._expire_requests)
         self._loop.call_every(STALL_CHECK_S, self._listener.close_stalled)
@@ -161,6 +163,7 @@ class Broker:
         self._membership.add_listener(self._coordinator.apply_view)
         self._dispatcher = self._build_dispatcher()
         self._listener.start(self._dispatcher, self._read_pool, self._counters)
+        self._cleaner = LogCleaner(config, loop, files, partitions, self._logs, self._counters)
         self._housekeeping = Housekeeping(
             config,
             loop,
@@ -282,6 +285,7 @@ class Broker:
         self._coordinator.close()
         self._registry_thread.close()
         self._membership.leave()
+        self._cleaner.close()
         for pool in (self._flush_pool, self._read_pool, self._disk_pool):
             pool.close()
         self._logs.close()

@@ -56,18 +56,22 @@ def headers(descriptor: int, start: int, end: int) -> Iterator[tuple[int, BatchH
 
 
 def intact_headers(
-    descriptor: int, end: int, next_offset: int, checked_from: int
+    descriptor: int, end: int, next_offset: int, checked_from: int, dense_from: int = 0
 ) -> Iterator[BatchHeader]:
     """Yield the header of each batch of a file up to the first that is not intact.
 
     A batch is intact if it is whole, continues the offsets (the first has `next_offset`) and,
-    from offset `checked_from` on, matches its CRC.
+    from offset `checked_from` on, matches its CRC. Below `dense_from`, compaction may have removed
+    batches, so offsets may be skipped.
     """
     window = _FileWindow(descriptor, end)
     position, base_offset = 0, next_offset
     while position + HEADER_BYTES <= end:
         header = BatchHeader._make(HEADER.unpack_from(window.read(position, HEADER_BYTES)))
-        if not _is_plausible(header, next_offset) or position + header.size > end:
+        is_next = next_offset <= header.base_offset < dense_from or (
+            header.base_offset == next_offset
+        )
+        if not is_next or not _is_plausible(header) or position + header.size > end:
             return
         if header.last_offset - base_offset > OFFSET_DELTA_MAX:
             return
@@ -78,11 +82,10 @@ def intact_headers(
         next_offset = header.next_offset
 
 
-def _is_plausible(header: BatchHeader, next_offset: int) -> bool:
+def _is_plausible(header: BatchHeader) -> bool:
     return (
         header.magic == MAGIC_V2
         and header.batch_length >= BATCH_LENGTH_MIN
-        and header.base_offset == next_offset
         and header.last_offset_delta >= 0
     )
 

@@ -20,10 +20,11 @@ TopicPartition = tuple[str, int]
 class OffsetCheckpoint:
     """A file of offsets: lines `0` (the version), the count, then `topic partition offset`.
 
-    The data directory has three: `recovery-point-offset-checkpoint` (records below are
-    flushed), `log-start-offset-checkpoint` (only if records were deleted inside a segment)
-    and `replication-offset-checkpoint` (the high watermark). Each is replaced atomically; a
-    crash leaves the old file, and possibly `<name>.tmp`.
+    The data directory has four: `recovery-point-offset-checkpoint` (records below are
+    flushed), `log-start-offset-checkpoint` (only if records were deleted inside a segment),
+    `replication-offset-checkpoint` (the high watermark) and `cleaner-offset-checkpoint` (records
+    below are compacted). Each is replaced atomically; a crash leaves the old file, and possibly
+    `<name>.tmp`.
 
     Source: Kafka, `OffsetCheckpointFile.java`.
     """

@@ -36,6 +36,7 @@ CLEAN_MARKER: Final = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
 """As in Kafka; a broker without KRaft has no epoch."""
 
 DELETE_SUFFIX: Final = "-delete"
+OFFSET_MAX: Final = 2**63 - 1
 FILE_NAME_CHARS_MAX: Final = 255
 
 FOLDERS_AT_ONCE: Final = 8
@@ -75,7 +76,7 @@ class LogDirectory:
     """A directory of `<topic>-<partition>/` folders, used by one process at a time.
 
     It also has `.lock` (held by `flock` while claimed), `meta.properties` (its owner, see
-    `DirectoryIdentity`), three checkpoints (see `OffsetCheckpoint`) and, while no broker runs,
+    `DirectoryIdentity`), four checkpoints (see `OffsetCheckpoint`) and, while no broker runs,
     `.kafka_cleanshutdown`. The marker is the last file written at a clean close and the first
     removed at loading, so it exists only if every log was closed cleanly. Folders of deleted
     topics are renamed to `*-delete`; those left by a crash are removed at loading.
@@ -91,6 +92,10 @@ class LogDirectory:
         self._recovery_points = OffsetCheckpoint(path / "recovery-point-offset-checkpoint")
         self._log_starts = OffsetCheckpoint(path / "log-start-offset-checkpoint")
         self._high_watermarks = OffsetCheckpoint(path / "replication-offset-checkpoint")
+        self._cleaned = OffsetCheckpoint(path / "cleaner-offset-checkpoint")
+        self.cleaned_until: dict[TopicPartition, int] = {}
+        """The offset up to which each log is compacted, if it ever was."""
+        self._cleaned_written: dict[TopicPartition, int] = {}
         self._checkpointing = Lock()
         self._deleted: set[TopicPartition] = set()
         """Deleted logs that the checkpoint files may still contain."""
@@ -153,9 +158,18 @@ class LogDirectory:
                 key = name[1], int(name[2])
                 config = self._config_of(folder, key, owner_of, unreadable)
                 if config is not None:
-                    known = KnownOffsets(recovery_points.get(key, 0), log_starts.get(key, 0))
+                    known = KnownOffsets(
+                        recovery_points.get(key, 0),
+                        log_starts.get(key, 0),
+                        # Without a checkpoint, the compacted part is unknown.
+                        dense_from=recovery_points.get(key, OFFSET_MAX),
+                    )
                     loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
                     self.logs[key] = PartitionLog(folder, *key, config, loaded)
+        self._cleaned_written = self._cleaned.read()
+        self.cleaned_until = {
+            key: offset for key, offset in self._cleaned_written.items() if key in self.logs
+        }
         self.write_checkpoints()
         self.recovery = self.recovery._replace(seconds=time.monotonic() - start_s)
 
@@ -213,7 +227,7 @@ class LogDirectory:
         return renamed
 
     def write_checkpoints(self) -> None:
-        """Write recovery points, high watermarks and log start offsets; safe on any thread.
+        """Write recovery points and all other checkpoints; safe on any thread.
 
         Raises:
             StorageFailed: a write failed.
@@ -231,6 +245,10 @@ class LogDirectory:
                 self._log_starts.write(starts)
                 self._recovery_points.write(flushed)
                 self._high_watermarks.write(flushed)
+                cleaned = self.cleaned_until.copy()
+                if cleaned != self._cleaned_written:
+                    self._cleaned.write(cleaned)
+                    self._cleaned_written = cleaned
             except OSError as cause:
                 raise StorageFailed(f"checkpoints cannot be written: {cause}") from cause
             self._deleted.difference_update(forgotten)
@@ -310,6 +328,7 @@ class LogDirectory:
 
     def _remove_log(self, key: TopicPartition) -> PartitionLog:
         log = self.logs.pop(key)
+        self.cleaned_until.pop(key, None)
         log.discard()
         self._deleted.add(key)
         return log

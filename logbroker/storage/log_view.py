@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from logbroker.records.batch import BatchHeader
 from logbroker.records.record import first_record_at_or_after
@@ -30,6 +30,32 @@ class LogOffsetMetadata(NamedTuple):
     position: int
 
 
+SLOTS: Final = 61
+"""Remembered read positions of a log, about 500 bytes; a prime, so that equal strides spread."""
+
+
+class ReadPositions:
+    """A small cache of (offset, position) pairs that threads share without a lock.
+
+    The position of an offset does not change while its segment is not replaced, so a pair is
+    always valid for the views that share the cache. A lost pair costs a search of the offset index.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: list[tuple[int, int] | None] = [None] * SLOTS
+
+    def store(self, offset: int, position: int) -> None:
+        """Store that the batch at `position` of its segment begins with `offset`."""
+        self._slots[offset % SLOTS] = offset, position
+
+    def find(self, offset: int) -> int | None:
+        """Return the position of `offset`, if a recent read ended there."""
+        pair = self._slots[offset % SLOTS]
+        return pair[1] if pair is not None and pair[0] == offset else None
+
+
 class LogView(NamedTuple):
     """The segments in order, and the bounds of the readable records.
 
@@ -41,6 +67,7 @@ class LogView(NamedTuple):
     start_offset: int
     end: LogOffsetMetadata
     """The high watermark."""
+    read_ends: ReadPositions
 
     def segment_of(self, offset: int) -> LogSegment:
         """Return the segment of `offset`, which must not be below the first segment."""

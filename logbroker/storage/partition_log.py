@@ -1,7 +1,6 @@
 """The log of a partition, which one thread appends to and many threads read."""
 
 from pathlib import Path
-from random import randrange
 from struct import Struct, error
 from typing import Final
 
@@ -41,9 +40,9 @@ from logbroker.storage.domain.retention import (
 from logbroker.storage.file_writes import replace_file
 from logbroker.storage.flush_progress import FlushProgress
 from logbroker.storage.log_view import LogOffsetMetadata, TimestampOffset
-from logbroker.storage.offset_index import INDEX_INTERVAL_BYTES
 from logbroker.storage.readable_log import ReadableLog
 from logbroker.storage.recovery import LoadedLog
+from logbroker.storage.roll_limits import roll_bytes, roll_ms
 from logbroker.storage.segment import (
     SNAPSHOT_SUFFIX,
     Deleted,
@@ -52,7 +51,6 @@ from logbroker.storage.segment import (
     mark_deleted,
     segment_extents,
 )
-from logbroker.storage.time_index import TimeIndex
 
 __all__ = ["PartitionLog", "TimestampOffset"]
 
@@ -60,17 +58,6 @@ _ASSIGNED_FIELDS: Final = Struct(">qii")
 """The fields outside the CRC: base offset, (length,) leader epoch; the broker sets them."""
 
 _NO_BATCH_FITS: Final = -1
-
-
-def _indexed_bytes_max(index_bytes: int) -> int:
-    """Return the size of a segment whose indexes cannot exceed `segment.index.bytes`."""
-    return index_bytes // TimeIndex.ENTRY.size * INDEX_INTERVAL_BYTES
-
-
-def _jittered(config: LogConfig) -> int:
-    """Return `segment.ms` less a random part of `segment.jitter.ms`, at least 0."""
-    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
-    return config.segment_ms - (randrange(jitter_ms) if jitter_ms else 0)  # noqa: S311  # no secret
 
 
 class PartitionLog(ReadableLog):
@@ -117,10 +104,10 @@ class PartitionLog(ReadableLog):
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._roll_bytes = min(config.segment_bytes, _indexed_bytes_max(config.segment_index_bytes))
-        self._roll_ms = _jittered(config)
+        self._roll_bytes = roll_bytes(config)
+        self._roll_ms = roll_ms(config)
         self._stamps_append_time = config.stamps_append_time
-        self._requires_keys = config.requires_keys
+        self._requires_keys = config.is_compacted
         self._range_ms = NO_TIMESTAMP
         self._set_limit()
 
@@ -313,7 +300,7 @@ class PartitionLog(ReadableLog):
         self._progress.add_segment(segment)
         self._view = self._view._replace(segments=(*self._view.segments, segment))
         self._active = segment
-        self._roll_ms = _jittered(self._config)
+        self._roll_ms = roll_ms(self._config)
         return segment
 
     def _undo_roll(self, offset: int, cause: OSError) -> StorageFailed:
@@ -390,6 +377,10 @@ class PartitionLog(ReadableLog):
         """Remove idempotent producers without writes for this long."""
         self._producers.expire(now_ms, expiration_ms)
 
+    def last_producer_offsets(self) -> set[int]:
+        """Return the last offset of each idempotent producer; safe on any thread."""
+        return {entry.last_offset for entry in self._producers.entries.copy().values()}
+
     def _reasons_to_delete(self, now_ms: int) -> list[Reason]:
         view, config = self._view, self._config
         return segments_to_delete(
@@ -397,7 +388,7 @@ class PartitionLog(ReadableLog):
             self.size_bytes,
             view.start_offset,
             view.end.offset,
-            RetentionRules(config.retention_ms, config.retention_bytes, now_ms),
+            RetentionRules(*config.retention, now_ms),
         )
 
     def _try_roll(self) -> bool:

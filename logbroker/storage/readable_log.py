@@ -1,41 +1,20 @@
 """The read side of a partition's log, which any thread may use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from logbroker.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
 from logbroker.records.file_span import LogSpan
-from logbroker.storage.log_view import LogOffsetMetadata, LogView, TimestampOffset
+from logbroker.storage.log_view import (
+    LogOffsetMetadata,
+    LogView,
+    ReadPositions,
+    TimestampOffset,
+)
 from logbroker.storage.segment import LogSegment
 
 T = TypeVar("T")
-
-
-SLOTS: Final = 61
-"""Remembered read positions of a log, about 500 bytes; a prime, so that equal strides spread."""
-
-
-class ReadPositions:
-    """A small cache of (offset, position) pairs that threads share without a lock.
-
-    The position of an offset never changes, so a pair is always valid. A lost pair costs a
-    search of the offset index.
-    """
-
-    __slots__ = ("_slots",)
-
-    def __init__(self) -> None:
-        self._slots: list[tuple[int, int] | None] = [None] * SLOTS
-
-    def store(self, offset: int, position: int) -> None:
-        """Store that the batch at `position` of its segment begins with `offset`."""
-        self._slots[offset % SLOTS] = offset, position
-
-    def find(self, offset: int) -> int | None:
-        """Return the position of `offset`, if a recent read ended there."""
-        pair = self._slots[offset % SLOTS]
-        return pair[1] if pair is not None and pair[0] == offset else None
 
 
 class ReadableLog:
@@ -54,13 +33,34 @@ class ReadableLog:
         self.folder = folder
         self.log_end_offset = end.offset
         """The offset of the next record; includes staged records."""
-        self._view = LogView(segments, start_offset, end)
-        self._read_ends = ReadPositions()
+        self._view = LogView(segments, start_offset, end, ReadPositions())
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
         """All segments, oldest first; the last one is active."""
         return self._view.segments
+
+    @property
+    def view(self) -> LogView:
+        """The current view, which is immutable; safe on any thread."""
+        return self._view
+
+    def has_adjacent(self, segments: Sequence[LogSegment]) -> bool:
+        """Return whether the log still has these segments, next to each other."""
+        present = self._view.segments
+        first = next((n for n, each in enumerate(present) if each is segments[0]), -1)
+        return first >= 0 and present[first : first + len(segments)] == tuple(segments)
+
+    def replace_segments(self, replaced: Sequence[LogSegment], segment: LogSegment) -> None:
+        """Replace adjacent rolled segments by one with the same first and last offset.
+
+        Reads with an older view continue with the open files of the replaced segments.
+        """
+        present = self._view.segments
+        first = present.index(replaced[0])
+        segments = (*present[:first], segment, *present[first + len(replaced) :])
+        # Positions have changed, so the cache must not be shared with the older view.
+        self._view = self._view._replace(segments=segments, read_ends=ReadPositions())
 
     @property
     def log_start_offset(self) -> int:
@@ -137,7 +137,7 @@ class ReadableLog:
             return None
         segment = view.segment_of(offset)
         limit = view.readable_bytes(segment)
-        start = self._position_of(segment, offset, limit)
+        start = self._position_of(view, segment, offset, limit)
         end, next_offset = self._end_of_read(view, segment, start, start + bytes_max, whole_batch)
         return LogSpan(segment.file, start, end - start, next_offset) if end > start else None
 
@@ -149,19 +149,19 @@ class ReadableLog:
         if end >= limit:
             if segment.base_offset != view.end.base_offset:
                 return limit, view.next_base_offset(segment)
-            self._read_ends.store(view.end.offset, limit)
+            view.read_ends.store(view.end.offset, limit)
             return limit, view.end.offset
         position, header = segment.find_batch_at(start, end, limit)
         next_offset = header.base_offset
         if position == start and whole_batch:
             position, next_offset = start + header.size, header.next_offset
-        self._read_ends.store(next_offset, position)
+        view.read_ends.store(next_offset, position)
         return position, next_offset
 
-    def _position_of(self, segment: LogSegment, offset: int, limit: int) -> int:
+    def _position_of(self, view: LogView, segment: LogSegment, offset: int, limit: int) -> int:
         if offset == segment.base_offset:
             return 0
-        position = self._read_ends.find(offset)
+        position = view.read_ends.find(offset)
         if position is not None:
             return position
         found = segment.find(offset, limit)

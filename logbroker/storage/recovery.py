@@ -12,6 +12,7 @@ from logbroker.errors import CorruptBatch
 from logbroker.records.batch import BatchHeader
 from logbroker.storage.batch_scan import intact_headers
 from logbroker.storage.checkpoints import FIRST_EPOCH, LeaderEpochCheckpoint, LeaderEpochs
+from logbroker.storage.cleaned_segment import complete_swaps
 from logbroker.storage.domain.producer_state import ProducerState, decode_snapshot
 from logbroker.storage.file_writes import sync_directory
 from logbroker.storage.identity import write_topic_id
@@ -45,6 +46,8 @@ class KnownOffsets(NamedTuple):
 
     recovery_point: int = 0
     log_start_offset: int = 0
+    dense_from: int = 0
+    """Compaction may have removed batches below this offset, and none from it on."""
 
 
 class Loaded(NamedTuple):
@@ -98,7 +101,11 @@ def _create_log(folder: Path, offset: int) -> LoadedLog:
 
 
 def _segments_in(folder: Path, now_ms: int) -> list[LogSegment]:
-    """Return the segments of a folder in order; removes `*.deleted` and temporary files."""
+    """Return the segments of a folder in order; removes `*.deleted` and temporary files.
+
+    Replacements by compaction are completed or undone first.
+    """
+    complete_swaps(folder)
     for path in folder.iterdir():
         if path.suffix in {DELETED_SUFFIX, ".tmp"}:
             path.unlink()
@@ -134,7 +141,7 @@ def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_
     epochs = LeaderEpochs(LeaderEpochCheckpoint(folder).read())
     replay = _Replay(producers, epochs, now_ms)
     size_before = sum(segment.size_bytes for segment in segments)
-    end_offset, kept = _check(unsafe, known.recovery_point, replay)
+    end_offset, kept = _check(unsafe, known, replay)
     for segment in unsafe[len(kept) :]:
         segment.remove()
     kept = safe + kept
@@ -188,7 +195,7 @@ def _has_indexes(segment: LogSegment) -> bool:
 
 
 def _check(
-    segments: list[LogSegment], recovery_point: int, replay: _Replay
+    segments: list[LogSegment], known: KnownOffsets, replay: _Replay
 ) -> tuple[int, list[LogSegment]]:
     """Rebuild segments up to the first truncated one; returns end offset and kept segments."""
     next_offset = segments[0].base_offset
@@ -198,19 +205,21 @@ def _check(
         if segment.base_offset != next_offset:
             break
         size_before = segment.size_bytes
-        next_offset = _rebuild(segment, recovery_point, replay)
+        next_offset = _rebuild(segment, known, replay)
         kept.append(segment)
         if segment.size_bytes < size_before:
             break
     return next_offset, kept
 
 
-def _rebuild(segment: LogSegment, recovery_point: int, replay: _Replay) -> int:
+def _rebuild(segment: LogSegment, known: KnownOffsets, replay: _Replay) -> int:
     """Truncate a segment after its last intact batch, reindex it, return its next offset."""
     segment.clear_indexes()
     next_offset = segment.base_offset
     descriptor = segment.file.fileno()
-    for header in intact_headers(descriptor, segment.size_bytes, next_offset, recovery_point):
+    for header in intact_headers(
+        descriptor, segment.size_bytes, next_offset, known.recovery_point, known.dense_from
+    ):
         segment.add_batch(header.size, header.last_offset, header.max_timestamp)
         replay.add_batch(header)
         next_offset = header.next_offset

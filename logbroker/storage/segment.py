@@ -124,6 +124,12 @@ class LogSegment:
             self._newest_ms, self._newest_offset = self.time_index.last()
         return self._newest_ms
 
+    def open_for_reading(self) -> None:
+        """Open the file and map both indexes, so that no later read opens them by name."""
+        self.file.fileno()
+        self.offset_index.last_position()
+        self.time_index.around(self.newest_timestamp_ms)
+
     def retention_timestamp_ms(self) -> int:
         """Return the timestamp for retention: the largest one, or the file's mtime if none."""
         newest = self.newest_timestamp_ms

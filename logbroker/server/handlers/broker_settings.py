@@ -59,17 +59,21 @@ _FIELDS: Final = (
     ("group.min.session.timeout.ms", "group_min_session_timeout_ms", SettingType.INT),
     ("group.max.session.timeout.ms", "group_max_session_timeout_ms", SettingType.INT),
     ("group.max.size", "group_max_size", SettingType.INT),
+    ("log.cleaner.dedupe.buffer.size", "cleaner_dedupe_buffer_bytes", SettingType.LONG),
 )
 
 _SECONDS: Final = (
     ("connections.max.idle.ms", "connection_idle_s", SettingType.LONG),
     ("log.retention.check.interval.ms", "retention_check_s", SettingType.LONG),
+    ("log.cleaner.backoff.ms", "cleaner_backoff_s", SettingType.LONG),
     ("producer.id.expiration.ms", "producer_id_expiration_s", SettingType.INT),
 )
 
 _FIXED: Final = (
     ("default.replication.factor", "1", SettingType.INT),
     ("delete.topic.enable", "true", SettingType.BOOLEAN),
+    ("log.cleaner.enable", "true", SettingType.BOOLEAN),
+    ("log.cleaner.threads", "1", SettingType.INT),
     ("offset.metadata.max.bytes", str(METADATA_CHARS_MAX), SettingType.INT),
 )
 

@@ -82,6 +82,10 @@ class Counters:
     retention_failures: int = 0
     segments_deleted: int = 0
     segments_deleted_bytes: int = 0
+    compactions: int = 0
+    compaction_failures: int = 0
+    compacted_bytes: int = 0
+    compaction_removed_bytes: int = 0
     connections_opened: int = 0
     connections_rejected: int = 0
     connections_protocol_errors: int = 0

@@ -47,6 +47,10 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "retention_failures_total": Family("counter", "Failed retention runs of logs."),
     "segments_deleted_total": Family("counter", "Segments deleted by retention."),
     "segments_deleted_bytes_total": Family("counter", "Bytes of these segments."),
+    "compactions_total": Family("counter", "Compactions of logs."),
+    "compaction_failures_total": Family("counter", "Failed compactions of logs."),
+    "compacted_bytes_total": Family("counter", "Bytes of the logs before their compactions."),
+    "compaction_removed_bytes_total": Family("counter", "Bytes that compactions removed."),
     "disk_free_bytes": Family("gauge", "Free space on the file system of the data directory."),
     "partitions_write_failed": Family("gauge", "Partitions whose last write failed."),
     "partitions_flush_failed": Family(

@@ -33,6 +33,12 @@ class ProducerEntry(NamedTuple):
     seen_ms: int
     batches: tuple[SequencedBatch, ...]
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of the producer's last record."""
+        first, last, base_offset = self.batches[-1]
+        return base_offset + ((last - first) & SEQUENCE_MAX)
+
 
 def sequence_after(sequence: int, count: int) -> int:
     """Return the sequence number `count` after this one, with wrap-around to 0."""
