@@ -23,6 +23,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "logbroker.cli.groups:groups",
         "List, describe, reset and delete consumer groups of a running cluster.",
     ),
+    "acls": LazyCommand(
+        "logbroker.cli.acls:acls",
+        "List, add and remove access control lists of a running cluster.",
+    ),
     "dump": LazyCommand(
         "logbroker.cli.dump:dump",
         "Print and verify the batches and indexes of log segments.",

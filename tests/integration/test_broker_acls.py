@@ -1,5 +1,6 @@
 """Stock clients are held to the broker's access control lists, as Kafka does."""
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -42,6 +43,7 @@ from tests.support.kafka.guarded_broker import (
     acl,
     acl_filter,
 )
+from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.kafka.raw_connection import (
     ACKS_LEADER,
     RawConnection,
@@ -408,3 +410,42 @@ def test_without_an_authorizer_everyone_may_do_everything(tmp_path: Any) -> None
         "clicks": {3, 4, 5, 6, 7, 8, 10, 11}
     }
     assert answer.authorized_operations is None
+
+
+def test_the_command_adds_lists_and_removes_acls(broker: GuardedBroker) -> None:
+    acls = logbroker_command(broker.bootstrap_servers, "acls")
+    shop = ("--principal", "User:shop", "--operation", "write", "--operation", "describe")
+    assert acls("add", *shop, "--topic", "orders-events", "--cluster").stderr == "added 4 ACLs\n"
+    billing = ("--principal", "User:billing", "--operation", "read", "--host", "192.0.2.7")
+    added = acls("add", *billing, "--topic", "orders-", "--group", "billing-", "--prefixed")
+    assert (added.returncode, added.stderr) == (0, "added 2 ACLs\n")
+    of_topic = acls("list", "--topic", "orders-events").stdout.splitlines()
+    assert of_topic[0].split() == [
+        *("PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "NAME")
+    ]
+    assert [line.split() for line in of_topic if "ANONYMOUS" not in line][1:] == [
+        ["User:billing", "192.0.2.7", "allow", "read", "topic", "prefixed", "orders-"],
+        ["User:shop", "*", "allow", "describe", "topic", "literal", "orders-events"],
+        ["User:shop", "*", "allow", "write", "topic", "literal", "orders-events"],
+    ]
+    removed = acls("remove", *shop, "--topic", "orders-events")
+    assert (removed.returncode, removed.stderr) == (0, "removed 2 ACLs\n")
+    left = json.loads(acls("list", "--principal", "User:shop", "--json").stdout)
+    assert [each["resource"] for each in left] == ["cluster", "cluster"]
+    assert "no ACLs" in acls("list", "--principal", "User:nobody").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--principal", "User:a", "--operation", "read"), "no resource"),
+        (("--principal", "User:a", "--topic", "t"), "--operation"),
+        (("--principal", "alice", "--operation", "read", "--topic", "t"), "expected KIND:NAME"),
+    ],
+)
+def test_the_command_names_what_is_wrong(
+    broker: GuardedBroker, arguments: tuple[str, ...], message: str
+) -> None:
+    result = logbroker_command(broker.bootstrap_servers, "acls", "add")(*arguments)
+    assert result.returncode > 0
+    assert message in result.stderr
