@@ -223,7 +223,7 @@ def _resources(options: dict[str, Any]) -> list[_Resource]:
     return found
 
 
-def _row(acl: AclBinding) -> tuple[str, ...]:
+def _row(acl: Any) -> tuple[str, ...]:
     return (
         acl.principal,
         acl.host,
