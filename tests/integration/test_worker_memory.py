@@ -78,7 +78,8 @@ def test_four_replays_of_many_events_stay_below_200_megabytes(
             "REWIND_BOOTSTRAP_SERVERS": servers,
             "REWIND_ALLOW_PRIVATE_TARGETS": "true",
         }
-        with ServerProcess(["-c", RUN], tmp_path / "worker.log", environment) as worker:
+        log = tmp_path / "worker.log"
+        with ServerProcess(["-c", RUN], log, environment, is_forked=False) as worker:
             worker.start("rewind worker ready")
             until(
                 lambda: all(store.replay(each.id).state in TERMINAL for each in replays),

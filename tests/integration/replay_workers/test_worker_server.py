@@ -1,10 +1,7 @@
 """The worker process reports readiness and exits cleanly on SIGTERM."""
 
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -14,7 +11,8 @@ from app.domain.processes import Process
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 from tests.support.processes.ports import free_port
-from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until
 
 RUN = """
 import os, sys
@@ -24,33 +22,17 @@ sys.exit(run(Settings.load(os.environ)))
 """
 
 
-@contextmanager
-def worker(url: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker of its own process; its log is on `stderr`."""
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN],
-        env={
-            "REWIND_DATABASE": url,
-            "REWIND_BOOTSTRAP_SERVERS": "127.0.0.1:1",
-            **variables,
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+READY = "rewind worker ready"
 
 
-def wait_until_ready(process: subprocess.Popen[str]) -> None:
-    assert process.stderr is not None
-    seen = []
-    for line in process.stderr:
-        seen.append(line)
-        if line == "rewind worker ready\n":
-            return
-    pytest.fail("".join(seen))
+def worker(folder: Path, **variables: str) -> ServerProcess:
+    """Return a worker with the database in `folder`."""
+    environment = {
+        "REWIND_DATABASE": f"sqlite:///{folder}/rewind.db",
+        "REWIND_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        **variables,
+    }
+    return ServerProcess(["-c", RUN], folder / "worker.log", environment)
 
 
 @pytest.fixture
@@ -60,28 +42,26 @@ def url(tmp_path: Path) -> str:
     return url
 
 
-@pytest.mark.processes
+@pytest.mark.usefixtures("url")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_code_zero(url: str, number: int) -> None:
-    with worker(url) as process:
-        wait_until_ready(process)
-        process.send_signal(number)
-        assert process.wait(DEADLINE_S) == 0
+def test_a_signal_ends_it_with_code_zero(tmp_path: Path, number: signal.Signals) -> None:
+    with worker(tmp_path) as process:
+        process.start(READY)
+        assert process.stop(number) == 0
 
 
-@pytest.mark.processes
 def test_a_database_without_the_schema_is_refused(tmp_path: Path) -> None:
-    with worker(f"sqlite:///{tmp_path}/empty.db") as process:
-        assert process.wait(DEADLINE_S) == 1
-        assert process.stderr is not None
-        assert "run `rewind migrate`" in process.stderr.read()
+    with worker(tmp_path) as process:
+        process.launch()
+        assert process.wait() == 1
+        assert "run `rewind migrate`" in process.output
 
 
-@pytest.mark.processes
-def test_metrics_are_shown_where_a_port_is_set(url: str) -> None:
+@pytest.mark.usefixtures("url")
+def test_metrics_are_shown_where_a_port_is_set(tmp_path: Path) -> None:
     port = free_port()
-    with worker(url, REWIND_WORKER_METRICS_PORT=str(port)) as process:
-        wait_until_ready(process)
+    with worker(tmp_path, REWIND_WORKER_METRICS_PORT=str(port)) as process:
+        process.start(READY)
         page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
     assert "rewind_worker_jobs_running 0.0" in page
 
@@ -91,23 +71,21 @@ def at_work(store: Store) -> tuple[Process, ...]:
     return store.processes()
 
 
-@pytest.mark.processes
-def test_it_stores_heartbeats_until_it_stops(url: str) -> None:
+def test_it_stores_heartbeats_until_it_stops(tmp_path: Path, url: str) -> None:
     options = {"REWIND_ORIGIN": "east", "REWIND_JOBS_PER_WORKER": "7"}
-    with closing(Store.open(url)) as store, worker(url, **options) as process:
+    with closing(Store.open(url)) as store, worker(tmp_path, **options) as process:
+        process.start(READY)
         (known,) = at_work(store)
         assert (known.kind, known.origin) == ("worker", "east")
         assert f":{process.pid}:" in known.name
         assert known.details == {"jobs": 0, "jobsMax": 7, "waitingJobs": 0}
-        wait_until_ready(process)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(DEADLINE_S) == 0
+        assert process.stop() == 0
         assert store.processes() == ()
 
 
-@pytest.mark.processes
-def test_one_that_is_killed_is_missed(url: str) -> None:
+def test_one_that_is_killed_is_missed(tmp_path: Path, url: str) -> None:
     with closing(Store.open(url)) as store:
-        with worker(url):
+        with worker(tmp_path) as process:
+            process.launch()
             known = at_work(store)
         assert [each.name for each in store.processes()] == [each.name for each in known]

@@ -1,9 +1,9 @@
 """Start the project's programs as forks of a process that has imported them.
 
-The child runs `python -m PROGRAM ARGUMENTS` from its first line; only the interpreter's start and
-the imports are shared. Variables that the interpreter itself reads, such as PYTHONPATH, therefore
-have the value of the test run. Tests that start programs through a shell or `logbroker.embedded`
-cover the real start.
+The child runs `python -m PROGRAM ARGUMENTS` or `python -c CODE ARGUMENTS` from its first line; only
+the interpreter's start and the imports of our programs are shared. Variables that the interpreter
+itself reads, such as PYTHONPATH, therefore have the value of the test run. Tests that start
+programs through a shell or `logbroker.embedded` cover the real start.
 """
 
 import json
@@ -65,15 +65,17 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def can_start(self, command: Sequence[str]) -> bool:
-        """Report whether a command is `python -m` of a program of the project."""
-        return command[:2] == [sys.executable, "-m"] and command[2] in KNOWN
+        """Report whether a command is `python -c`, or `python -m` of a program of the project."""
+        if command[:2] == [sys.executable, "-m"]:
+            return command[2] in KNOWN
+        return command[:2] == [sys.executable, "-c"]
 
     def start(
         self, command: Sequence[str], environment: Mapping[str, str], stdout: int, stderr: int
     ) -> ForkedProcess:
         """Start a command for which `can_start` is true. Its standard input is a pipe."""
         document = {
-            "arguments": list(command[2:]),
+            "arguments": list(command[1:]),
             "environment": dict(environment),
             "folder": str(Path.cwd()),
         }

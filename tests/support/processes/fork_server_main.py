@@ -116,7 +116,7 @@ def load() -> None:
 
 
 def become(request: Request) -> None:
-    """Be `python -m MODULE ARGUMENTS`, as if started by itself."""
+    """Be `python -m MODULE ARGUMENTS` or `python -c CODE ARGUMENTS`, as if started by itself."""
     for number, each in enumerate(request.streams):
         os.dup2(each, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -124,9 +124,14 @@ def become(request: Request) -> None:
     os.environ.clear()
     os.environ.update(document["environment"])
     os.chdir(document["folder"])
-    sys.argv = document["arguments"]
+    option, program, *arguments = document["arguments"]
     sys.path[0] = document["folder"]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    if option == "-c":
+        sys.argv = [option, *arguments]
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = [program, *arguments]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def require_program(name: str, package: str) -> str:
 class ServerProcess:
     """`python ARGUMENTS` with its standard error in the file `output`, and ways to harm it.
 
+    It is forked from a process that has imported our programs, unless its memory is measured.
     A context manager: at its end the process is gone, whatever state it is in. A test that fails
     meanwhile shows the last output of the process.
     """
@@ -47,8 +48,11 @@ class ServerProcess:
         arguments: Sequence[str],
         output: Path,
         environment: Mapping[str, str] | None = None,
+        *,
+        is_forked: bool = True,
     ) -> None:
         self._command = [sys.executable, *arguments]
+        self._is_forked = is_forked
         self._folder: Path | None = None
         self._output_file = output
         given = environment or {}
@@ -80,7 +84,7 @@ class ServerProcess:
     def launch(self) -> None:
         """Start the process without waiting."""
         with self._output_file.open("w") as file:
-            if fork_server.can_start(self._command):
+            if self._is_forked and fork_server.can_start(self._command):
                 self._process = fork_server.start(
                     self._command, self._environment, STDOUT, file.fileno()
                 )
