@@ -1,4 +1,4 @@
-"""A replay ends well whatever befalls its worker or its receiver, on both databases."""
+"""A replay ends well whatever befalls its worker or its receiver."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,9 @@ TAKEN_IN_TWO_S = 2 / SLOWER_S * IN_FLIGHT
 counted, and not seconds: a machine that is late is late with both."""
 
 ON_MARIADB = pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
-"""For what does not depend on the kind of the database: one of them will do."""
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""What workers do to each other is tested on both databases once, by the loss of a worker. The
+store's own tests run all its transactions on both."""
 
 
 @pytest.fixture
@@ -69,6 +71,7 @@ def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage
     assert len(stage.receiver.taken) - EVENTS < EVENTS / 2
 
 
+@ON_MARIADB
 def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_lets_go(
     stage: Stage,
 ) -> None:
@@ -106,6 +109,7 @@ def test_a_paused_worker_resumes_if_no_other_worker_took_over(stage: Stage) -> N
     check_complete(stage, stage.finished(replay_id))
 
 
+@ON_SQLITE
 def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> None:
     # With a lease this long a job that had to wait for it would not be finished in time.
     leases = {"lease_s": "3600", "heartbeat_s": "600"}
@@ -164,6 +168,7 @@ def test_what_a_receiver_refuses_for_too_long_is_listed_exactly(stage: Stage) ->
     assert offsets == sorted(set(offsets))
 
 
+@ON_SQLITE
 def test_a_cancelled_replay_stops_within_two_seconds(stage: Stage) -> None:
     # However rarely its lease needs a heartbeat.
     worker = stage.worker(lease_s="3600", heartbeat_s="600")
@@ -185,6 +190,7 @@ def test_a_cancelled_replay_stops_within_two_seconds(stage: Stage) -> None:
     assert stage.ask_replay().status_code == 202
 
 
+@ON_MARIADB
 def test_a_paused_replay_stops_within_two_seconds_and_continues_when_resumed(stage: Stage) -> None:
     worker = stage.worker(lease_s="3600", heartbeat_s="600")
     replay_id = stage.replay()

@@ -91,7 +91,7 @@ def test_an_open_page_follows_its_job_to_the_end(
         assert opened.visitor.requests.count(address) == 2
 
 
-@pytest.mark.parametrize("javascript", [True, False])
+@pytest.mark.parametrize("javascript", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_job_is_paused_resumed_and_cancelled(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:
@@ -113,6 +113,7 @@ def test_a_job_is_paused_resumed_and_cancelled(
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("javascript", [True, False])
 def test_failures_are_listed_and_retried(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
@@ -143,6 +144,7 @@ def test_failures_are_listed_and_retried(
         expect(page.get_by_role("link", name=failed.id)).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_lost_stream_is_shown_and_reconnected(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_lost_stream_is_shown_and_reconnected(
     scene.store.cancel_replay(replay.id)
 
 
+@pytest.mark.long
 def test_a_silent_network_is_shown_and_the_stream_reconnected(
     chromium: Chromium, scene: ConsoleScene
 ) -> None:
@@ -181,6 +184,7 @@ def test_a_silent_network_is_shown_and_the_stream_reconnected(
         expect(stale).to_be_hidden()
 
 
+@pytest.mark.long
 def test_a_session_survives_a_restart_of_the_service(
     chromium: Chromium, scene: ConsoleScene
 ) -> None:

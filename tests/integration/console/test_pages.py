@@ -60,6 +60,9 @@ PAGES: Final = {
     "not-found": "/console/jobs/rpl_missing",
 }
 
+MAIN_PAGES: Final = {"jobs", "job-with-failures", "webhook"}
+"""The pages that `make test` checks; `make test-all` checks the others."""
+
 
 class Shop(NamedTuple):
     """An account with jobs; the fields are parameters of `PAGES`."""
@@ -138,7 +141,10 @@ def visitor(chromium: Chromium, scene: ConsoleScene) -> Iterator[Visitor]:
         yield visitor
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in MAIN_PAGES else pytest.param(name, marks=pytest.mark.long) for name in PAGES],
+)
 def test_a_page_is_accessible(visitor: Visitor, shop: Shop, name: str) -> None:
     visitor.go(PAGES[name].format(**shop._asdict()))
     expect(visitor.page.get_by_role("heading", level=1)).to_have_count(1)

@@ -12,7 +12,7 @@ from tests.support.service.console_service import ConsoleScene, sign_in
 pytestmark = pytest.mark.xdist_group("console")
 
 
-@pytest.mark.parametrize("javascript", [True, False])
+@pytest.mark.parametrize("javascript", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_sign_in_returns_to_the_requested_page_and_sign_out_ends_the_session(
     chromium: Chromium, scene: ConsoleScene, javascript: bool
 ) -> None:
@@ -36,12 +36,14 @@ def test_an_unknown_key_is_rejected(chromium: Chromium, scene: ConsoleScene) -> 
         assert_usable(visitor.page)
 
 
+@pytest.mark.long
 def test_the_sign_in_page_is_accessible(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         visitor.go("/console/sign-in")
         assert_usable(visitor.page)
 
 
+@pytest.mark.long
 def test_scripts_cannot_read_the_session_cookie(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, scene.key())

@@ -30,7 +30,7 @@ from tests.support.processes.waiting import until
 from tests.support.spark.loaded_table import BEGIN_MS, LoadScene, call_before_session
 from tests.support.spark.spark_session import kill_executor, kill_python_workers
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 HOUR_MS = 3_600_000
 

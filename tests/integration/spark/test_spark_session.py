@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.support.processes.waiting import until
 from tests.support.spark.spark_session import executors, kill_executor
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 
 
 def parents(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -130,6 +130,10 @@ def test_a_repeated_request_records_one_creation(store: Store, webhook: Webhook)
     assert len(store.moves(replay.id)) == 1
 
 
+# Hundreds of transactions, whose statements are those of the test below on SQLite.
+@pytest.mark.parametrize(
+    "migrated_url", [pytest.param("mariadb", marks=pytest.mark.processes)], indirect=True
+)
 def test_a_postponed_replay_keeps_its_creation_and_its_latest_moves(
     store: Store, claimed: Claim
 ) -> None:
@@ -144,6 +148,7 @@ def test_a_postponed_replay_keeps_its_creation_and_its_latest_moves(
     assert [move.at_ms for move in moves] == sorted(move.at_ms for move in moves)
 
 
+@pytest.mark.parametrize("migrated_url", ["sqlite"], indirect=True)
 def test_repeated_pauses_and_resumes_do_not_fill_the_table(store: Store, claimed: Claim) -> None:
     for _ in range(101):
         store.pause_replay(claimed.replay.id, actor="key_1")

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import alembic.config
@@ -13,6 +14,7 @@ from sqlalchemy import text
 from app.store import SchemaOutdated, SchemaUnknown, Store, is_migrated, migrate
 from app.store.engine import open_engine
 from app.store.tables import REVISION, metadata
+from tests.support.processes.server_process import ServerProcess
 
 ALEMBIC_INI = Path(__file__).parents[4] / "alembic.ini"
 
@@ -33,11 +35,19 @@ def test_a_database_is_migrated_once(empty_database_url: str) -> None:
 
 
 @pytest.mark.processes
-def test_concurrent_migrations_of_processes_take_turns(empty_database_url: str) -> None:
+def test_concurrent_migrations_of_processes_take_turns(
+    empty_database_url: str, tmp_path: Path
+) -> None:
     program = "import sys; from app.store import migrate; migrate(sys.argv[1])"
-    command = [sys.executable, "-c", program, empty_database_url]
-    processes = [subprocess.Popen(command) for _ in range(4)]
-    assert [process.wait() for process in processes] == [0] * 4
+    arguments = ["-c", program, empty_database_url]
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(ServerProcess(arguments, tmp_path / f"{number}.log"))
+            for number in range(4)
+        ]
+        for process in processes:
+            process.launch()
+        assert [process.wait() for process in processes] == [0] * 4
     assert is_migrated(empty_database_url)
 
 
