@@ -65,14 +65,14 @@ unit: $(VENV)/.compiled  ## Test without starting a process: all, or a part with
 	$(BIN)/python -m pytest -n 2 -m "not processes and not long" $(T)
 
 test: $(VENV)/.compiled services  ## Install what the tests need, then run all but the long ones
-	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not long"
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long"
 
 test-all: $(VENV)/.compiled services  ## Run the long tests, which `make test` leaves out, and property tests at length
-	$(BIN)/python -m pytest -n 4 --dist loadgroup -m "long or hypothesis" --hypothesis-profile thorough
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "long or hypothesis" --hypothesis-profile thorough
 
 coverage: $(VENV)/.compiled services  ## Run the tests of `make test`, then show branch coverage by package
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -n 4 --dist loadgroup -m "not long"
+	$(BIN)/python -m coverage run -m pytest -n 3 --dist loadgroup -m "not long"
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m tests.coverage_by_package
 

@@ -95,7 +95,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield up
 
 
-def test_data_survives_a_restart(tmp_path: Path) -> None:
+def test_data_survives_a_restart_and_the_end_of_one_process_stops_all(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     window = {"from": (now - timedelta(minutes=5)).isoformat(), "to": now.isoformat()}
     in_east = ("--origin", "east")
@@ -133,7 +133,11 @@ def test_data_survives_a_restart(tmp_path: Path) -> None:
         assert api.get(f"/replays/{replay['id']}").json()["state"] == "CANCELLED"
         replay = api.post("/replays", json={"webhookId": webhook["id"], **window}).json()
         until(lambda: _reads(api, replay["id"]), "the event that was published before is found")
-        assert up.stop() == 0
+        children = up.children()
+        os.kill(children[-1], signal.SIGKILL)
+        assert up.wait() == 1
+        assert "rewind: rewind worker exited with code -9" in up.output
+        assert all(has_ended(pid) for pid in children)
 
 
 @SHARES_SERVICE
@@ -238,18 +242,16 @@ def test_a_database_of_a_later_version_is_reported_in_one_line(tmp_path: Path) -
         assert up.output.strip() == line
 
 
-def test_a_second_signal_kills_the_children(tmp_path: Path) -> None:
-    with Up(tmp_path) as up:
-        up.start(READY)
-        children = up.children()
-        assert len(children) == 4
-        for pid in children:
-            os.kill(pid, signal.SIGSTOP)
-        until(lambda: all(state(pid) == "T" for pid in children), "all are stopped")
-        os.kill(up.pid, signal.SIGINT)
-        until(lambda: _has_pending_sigterm(children[-1]), "the worker is to end")
-        assert up.stop(signal.SIGTERM) == 0
-        assert all(has_ended(pid) for pid in children)
+def kill_with_a_second_signal(up: Up) -> None:
+    """Stop a service whose processes no longer react to a signal."""
+    children = up.children()
+    for pid in children:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: all(state(pid) == "T" for pid in children), "all are stopped")
+    os.kill(up.pid, signal.SIGINT)
+    until(lambda: _has_pending_sigterm(children[-1]), "the worker is to end")
+    assert up.stop(signal.SIGTERM) == 0
+    assert all(has_ended(pid) for pid in children)
 
 
 def _has_pending_sigterm(pid: int) -> bool:
@@ -271,17 +273,7 @@ def test_a_signal_during_the_start_leaves_no_processes(tmp_path: Path, started: 
         until(lambda: all(has_ended(pid) for pid in children), "every process has ended")
 
 
-def test_the_end_of_one_process_stops_all(tmp_path: Path) -> None:
-    with Up(tmp_path) as up:
-        up.start(READY)
-        children = up.children()
-        os.kill(children[-1], signal.SIGKILL)
-        assert up.wait() == 1
-        assert "rewind: rewind worker exited with code -9" in up.output
-        assert all(has_ended(pid) for pid in children)
-
-
-def test_several_brokers_form_a_cluster_that_survives_a_restart(
+def test_several_brokers_form_a_cluster_that_survives_a_restart_and_a_second_signal(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
     address = zookeeper.fresh_chroot()
@@ -301,7 +293,10 @@ def test_several_brokers_form_a_cluster_that_survives_a_restart(
             assert addresses == {number: ("127.0.0.1", first_port + number) for number in (0, 1)}
             partitions = metadata.topics["delivery_log"].partitions.values()
             assert Counter(each.leader for each in partitions) == {0: 8, 1: 8}
-            assert up.stop(signal.SIGINT) == 0
+            if start == "first":
+                assert up.stop(signal.SIGINT) == 0
+            else:
+                kill_with_a_second_signal(up)
     for number in (0, 1):
         folder = tmp_path / "data" / f"log-{number}"
         assert len(list(folder.glob("delivery_log-*"))) == 8
