@@ -128,6 +128,8 @@ class BrokerConfig:
     ssl_client_auth: ClientAuth = "none"
     broker_id: int = 0
     zookeeper: str | None = None
+    zookeeper_config: Path | None = None
+    """A file of properties: digest authentication, ACLs and TLS for ZooKeeper."""
     zookeeper_session_timeout_s: float = 18.0
     auto_create_topics: bool = True
     num_partitions: int = 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -27,6 +28,7 @@ from logbroker.cli.offset_reset import (
     ToTime,
     plan_reset,
 )
+from logbroker.cli.server_command import zookeeper_config_option
 from logbroker.groups.stored import PaperGroup
 
 _zookeeper_option = click.option(
@@ -78,26 +80,37 @@ def groups() -> None:
 
 @groups.command("list")
 @_zookeeper_option
+@zookeeper_config_option
 @json_option
 @bootstrap_servers_option
-def list_(zookeeper: str | None, as_json: bool, bootstrap_servers: str) -> None:
+def list_(
+    zookeeper: str | None,
+    zookeeper_config: Path | None,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
     """Print the name and the state of every group.
 
     With --zookeeper, CONSUMERS is the number of registered consumers of the paper.
     """
     with one_line_errors(bootstrap_servers):
         states, problems = GroupAdmin(bootstrap_servers).listing()
-        _echo_listing(states, _paper_groups(zookeeper), as_json)
+        _echo_listing(states, _paper_groups(zookeeper, zookeeper_config), as_json)
         _refuse_if(problems)
 
 
 @groups.command()
 @click.argument("names", metavar="[GROUP]...", nargs=-1)
 @_zookeeper_option
+@zookeeper_config_option
 @json_option
 @bootstrap_servers_option
 def describe(
-    names: tuple[str, ...], zookeeper: str | None, as_json: bool, bootstrap_servers: str
+    names: tuple[str, ...],
+    zookeeper: str | None,
+    zookeeper_config: Path | None,
+    as_json: bool,
+    bootstrap_servers: str,
 ) -> None:
     """Print offsets, lag and members of groups; of all groups if none is named.
 
@@ -106,7 +119,7 @@ def describe(
     """
     with one_line_errors(bootstrap_servers):
         admin = GroupAdmin(bootstrap_servers)
-        paper = _paper_groups(zookeeper)
+        paper = _paper_groups(zookeeper, zookeeper_config)
         states, problems = ({}, []) if names else admin.listing()
         wanted = dict.fromkeys(names or sorted(states.keys() | (paper or {}).keys()))
         reports = _reports(admin, wanted, paper)
@@ -189,12 +202,13 @@ def _target(
     return given[0]
 
 
-def _paper_groups(zookeeper: str | None) -> Mapping[str, PaperGroup] | None:
+def _paper_groups(zookeeper: str | None, config: Path | None) -> Mapping[str, PaperGroup] | None:
     if zookeeper is None:
         return None
+    from logbroker.registry.zookeeper.client_settings import read_zookeeper_config
     from logbroker.registry.zookeeper.consumers import read_paper_groups
 
-    return read_paper_groups(zookeeper)
+    return read_paper_groups(zookeeper, read_zookeeper_config(config))
 
 
 def _reports(

@@ -21,6 +21,7 @@ from logbroker.cli.server_command import (
     stop_at_end_of_stdin,
     stop_on_signals,
     stop_on_stdin_close_option,
+    zookeeper_config_option,
 )
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
@@ -93,6 +94,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
     show_envvar=True,
     help="ZooKeeper ensemble of the cluster. Default: a single broker without one.",
 )
+@zookeeper_config_option
 @click.option(
     "--metrics-listen",
     type=AddressParam(),

@@ -84,6 +84,15 @@ def metrics_access_options(prefix: str) -> Callable[[Command], Command]:
     return decorate
 
 
+zookeeper_config_option = click.option(
+    "--zookeeper-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    envvar="LOGBROKER_ZOOKEEPER_CONFIG",
+    show_envvar=True,
+    help="File of NAME=VALUE lines with the authentication and TLS of ZooKeeper's clients.",
+)
+
+
 def stop_on_signals(stop: Callable[[], object]) -> None:
     """Call `stop` on SIGTERM and Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):

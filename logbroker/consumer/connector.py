@@ -13,6 +13,7 @@ from logbroker.consumer.stream import MessageStream
 from logbroker.consumer.topic_partitions import PartitionLookup, PartitionPoller
 from logbroker.errors import ConfigurationError, InvalidTopic
 from logbroker.registry.topic import check_topic_name
+from logbroker.registry.zookeeper.client_settings import read_zookeeper_config
 from logbroker.registry.zookeeper.lease import LeaseKeeper, boot_clock_s
 from logbroker.registry.zookeeper.session import ZooKeeperSession
 
@@ -39,6 +40,7 @@ class ConsumerConnector:
     - `audit_tier`: the tier of this consumer in the audit. Messages are counted as they are
       returned, and offsets are committed once the report is acknowledged. None, the default,
       disables the audit.
+    - `zookeeper_config`: a file of properties for authentication and TLS at ZooKeeper.
     """
 
     def __init__(
@@ -56,7 +58,11 @@ class ConsumerConnector:
         self._settings = ConsumerSettings(zookeeper, group_id, bootstrap_servers, **options)
         self._consumption: _RunningConsumer | None = None
         self._is_shut_down = False
-        self._session = ZooKeeperSession(zookeeper, self._settings.session_timeout_s)
+        self._session = ZooKeeperSession(
+            zookeeper,
+            self._settings.session_timeout_s,
+            read_zookeeper_config(self._settings.zookeeper_config),
+        )
         self._session.connect()
 
     def __enter__(self) -> Self:

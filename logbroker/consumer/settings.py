@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from logbroker.client.audit_format.report import NAME_BYTES_MAX
@@ -27,6 +28,7 @@ class ConsumerOptions(TypedDict, total=False):
     partition_poll_s: float
     client_settings: Mapping[str, Any] | None
     audit_tier: str | None
+    zookeeper_config: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class ConsumerSettings:
     partition_poll_s: float = 10.0
     client_settings: Mapping[str, Any] | None = None
     audit_tier: str | None = None
+    zookeeper_config: Path | None = None
 
     def __post_init__(self) -> None:
         ConfigurationError.raise_if_any(

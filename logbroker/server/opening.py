@@ -86,10 +86,15 @@ def _open_registry(config: BrokerConfig, directory_id: str) -> Registry:
     if config.zookeeper is None:
         return LocalRegistry.open(config.data_dir, config.broker_id)
     # A standalone broker starts without loading Kazoo.
+    from logbroker.registry.zookeeper.client_settings import read_zookeeper_config
     from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
 
     return ZooKeeperRegistry.open(
-        config.zookeeper, config.broker_id, config.zookeeper_session_timeout_s, directory_id
+        config.zookeeper,
+        config.broker_id,
+        config.zookeeper_session_timeout_s,
+        directory_id,
+        read_zookeeper_config(config.zookeeper_config),
     )
 
 

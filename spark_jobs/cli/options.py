@@ -64,7 +64,7 @@ class LogOptions:
         properties: dict[str, str] = {}
         try:
             if self.client_config is not None:
-                from logbroker.client.properties import read_property_file
+                from logbroker.property_file import read_property_file
 
                 properties = read_property_file("--client-config", self.client_config)
         except ConfigurationError as error:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from logbroker.groups.stored import PaperConsumer, PaperGroup, TopicPartition
 from logbroker.registry.group_payloads import parse_offset
 from logbroker.registry.zookeeper import paths
+from logbroker.registry.zookeeper.client_settings import NO_SECURITY, ZooKeeperSecurity
 from logbroker.registry.zookeeper.session import ZooKeeperSession, children, get
 
 SESSION_S: Final = 6.0
@@ -18,7 +19,9 @@ SESSION_S: Final = 6.0
 T = TypeVar("T")
 
 
-def read_paper_groups(address: str) -> dict[str, PaperGroup]:
+def read_paper_groups(
+    address: str, security: ZooKeeperSecurity = NO_SECURITY
+) -> dict[str, PaperGroup]:
     """Return every group below an address, `HOST:PORT[,HOST:PORT...][/PATH]`, by name.
 
     Groups are read one by one while consumers run, so the result is not one consistent state. Nodes
@@ -30,7 +33,7 @@ def read_paper_groups(address: str) -> dict[str, PaperGroup]:
     """
     servers, slash, path = address.partition("/")
     # The session would create a missing path that is part of the address.
-    session = ZooKeeperSession(servers, SESSION_S)
+    session = ZooKeeperSession(servers, SESSION_S, security)
     session.connect()
     try:
         return _read_groups(_Tree(session, slash + path))

@@ -25,6 +25,7 @@ from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.acls import AclStore
+from logbroker.registry.zookeeper.client_settings import NO_SECURITY, ZooKeeperSecurity
 from logbroker.registry.zookeeper.follower import ClusterFollower
 from logbroker.registry.zookeeper.groups import GroupStore
 from logbroker.registry.zookeeper.lease import LeaseKeeper, SessionLease, boot_clock_s
@@ -71,7 +72,12 @@ class ZooKeeperRegistry(Registry):
 
     @classmethod
     def open(
-        cls, connect: str, broker_id: int, session_timeout_s: float, directory_id: str
+        cls,
+        connect: str,
+        broker_id: int,
+        session_timeout_s: float,
+        directory_id: str,
+        security: ZooKeeperSecurity = NO_SECURITY,
     ) -> "ZooKeeperRegistry":
         """Return a registry with a current view; this broker has not joined yet.
 
@@ -81,7 +87,7 @@ class ZooKeeperRegistry(Registry):
         Raises:
             ConfigurationError: no server answers, or the address is malformed.
         """
-        session = ZooKeeperSession(connect, session_timeout_s)
+        session = ZooKeeperSession(connect, session_timeout_s, security)
         session.connect()
         try:
             registry = cls(session, _prepare_cluster(session), broker_id, directory_id)

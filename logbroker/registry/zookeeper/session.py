@@ -27,6 +27,7 @@ from kazoo.protocol.serialization import Transaction
 from kazoo.protocol.states import KazooState, KeeperState, WatchedEvent
 
 from logbroker.errors import ConfigurationError, RegistryUnavailable
+from logbroker.registry.zookeeper.client_settings import NO_SECURITY, ZooKeeperSecurity
 
 CONNECT_S: Final = 18.0
 """How long a starting process waits for ZooKeeper: Kafka's `zookeeper.connection.timeout.ms`."""
@@ -127,13 +128,16 @@ class SessionState(NamedTuple):
 class ZooKeeperSession:
     """Keeps a session open, and opens a new one when it expires; thread-safe."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
+    def __init__(
+        self, address: str, timeout_s: float, security: ZooKeeperSecurity = NO_SECURITY
+    ) -> None:
         """Prepare the client; nothing is sent before `connect`.
 
         Raises:
             ConfigurationError: the address is not `HOST:PORT[,HOST:PORT...][/PATH]`.
         """
         self._address = address
+        self._security = security
         self._listeners: list[Callable[[], None]] = []
         self._state = SessionState(is_connected=False, session_id=None, connections=0)
         self._changed = Condition()
@@ -268,7 +272,11 @@ class ZooKeeperSession:
     def _make_client(self, address: str) -> KazooClient:
         try:
             return KazooClient(
-                address, timeout=self.timeout_s, connection_retry=RECONNECT, logger=_kazoo_log
+                address,
+                timeout=self.timeout_s,
+                connection_retry=RECONNECT,
+                logger=_kazoo_log,
+                **self._security.client_options,
             )
         except ValueError as error:
             raise ConfigurationError(
@@ -278,7 +286,9 @@ class ZooKeeperSession:
     def _make_chroot(self) -> None:
         hosts, _, path = self._address.partition("/")
         # A separate client: one with a chroot cannot create the nodes above it.
-        client = KazooClient(hosts, timeout=self.timeout_s, logger=_kazoo_log)
+        client = KazooClient(
+            hosts, timeout=self.timeout_s, logger=_kazoo_log, **self._security.client_options
+        )
         client.start(CONNECT_S)
         try:
             client.ensure_path(f"/{path}")

