@@ -6,8 +6,8 @@ from fastapi import APIRouter, Header, Query, Response
 
 from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
+from app.api.models.estimates import EstimateDocument
 from app.api.models.replays import (
-    EstimateDocument,
     FailureDocument,
     MoveDocument,
     MovesDocument,

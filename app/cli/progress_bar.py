@@ -79,6 +79,11 @@ def describe(job: dict[str, Any]) -> str:
         f"{counts['delivered']:,} delivered",
     ]
     words += [f"{counts[name]:,} {name}" for name in ("duplicates", "failed") if counts[name]]
+    if (unreadable := job.get("unreadable")) and unreadable["batches"]:
+        words.append(
+            f"{unreadable['batches']:,} unreadable batches skipped "
+            f"({unreadable['offsets']:,} offsets)"
+        )
     if job.get("eventsPerSecond"):
         words.append(f"{job['eventsPerSecond']:,.0f}/s")
     if job.get("etaSeconds") is not None:

@@ -1,5 +1,6 @@
 """Delivery batches: consecutive events that one request sends."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from app.domain.hours import HourCounts, count_by_hour
@@ -33,12 +34,13 @@ class CompletedBatches(NamedTuple):
     """Batches completed since the previous call of `take_completed`.
 
     `duplicates` follow the last batch. Every record below `position` is in a batch, a duplicate,
-    or not selected.
+    or not selected. `unreadable` are offsets `(start, end)` of the log that were skipped.
     """
 
     batches: list[Batch]
     duplicates: HourCounts
     position: int
+    unreadable: Sequence[tuple[int, int]] = ()
 
 
 class BatchBuilder:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.hours import HourCounts
-from app.domain.model import Counts, Failure
+from app.domain.model import Counts, Failure, UnreadableCounts
 
 _NONE: Final[HourCounts] = {}
 
@@ -23,7 +23,7 @@ class Checkpoint:
     `counts` covers exactly that, from the start of the replay. `failures` are the failures below
     `offset` that are not stored yet. `hours` counts by event hour what lies between the last stored
     checkpoint and this one. `statuses` counts delivered and failed events by their last HTTP
-    status, see `Replay.status_counts`.
+    status, see `Replay.status_counts`. `unreadable` is what was skipped below `offset`.
     """
 
     offset: int
@@ -31,6 +31,7 @@ class Checkpoint:
     failures: tuple[Failure, ...]
     hours: Mapping[int, Counts] = field(default_factory=dict, compare=False)
     statuses: Mapping[str, int] | None = field(default=None, compare=False)
+    unreadable: UnreadableCounts = field(default_factory=UnreadableCounts)
 
 
 class Entry:
@@ -129,9 +130,16 @@ class DeliveryLedger:
     """
 
     def __init__(
-        self, position: int, counts: Counts, statuses: Mapping[str, int] | None = None
+        self,
+        position: int,
+        counts: Counts,
+        statuses: Mapping[str, int] | None = None,
+        unreadable: UnreadableCounts | None = None,
     ) -> None:
         """Start at `position`, with the counts of all below it; `statuses` is None if unknown."""
+        self._start = position
+        self._unreadable = unreadable or UnreadableCounts()
+        self._unreadable_ranges: deque[tuple[int, int]] = deque()
         self._position = position
         self._offset = position
         self._delivered = counts.delivered
@@ -177,6 +185,12 @@ class DeliveryLedger:
         else:
             self._count_duplicates(duplicates)
 
+    def add_unreadable(self, start: int, end: int) -> None:
+        """Add a batch that was skipped, above all that were added before."""
+        # After a takeover, reading starts below the checkpoint, whose counts have it.
+        if start >= self._start:
+            self._unreadable_ranges.append((start, end))
+
     def advance_position(self, position: int) -> None:
         """Declare that every record below `position` was read and added."""
         # After a takeover, reading starts below the checkpoint.
@@ -204,7 +218,7 @@ class DeliveryLedger:
         counts = Counts(self._delivered, self._duplicates, self._failed)
         statuses = None if self._statuses is None else _by_name(self._statuses)
         failures, hours = tuple(self._failures), self._hours.counts()
-        return Checkpoint(self._offset, counts, failures, hours, statuses)
+        return Checkpoint(self._offset, counts, failures, hours, statuses, self._count_unreadable())
 
     def forget_recorded(self, checkpoint: Checkpoint) -> None:
         """Drop the failures and hours of a checkpoint that is stored."""
@@ -231,6 +245,15 @@ class DeliveryLedger:
         if failures:
             self._failed += len(failures)
             self._failures += failures
+
+    def _count_unreadable(self) -> UnreadableCounts:
+        """Return what was skipped below the checkpoint."""
+        ranges = self._unreadable_ranges
+        while ranges and ranges[0][1] <= self._offset:
+            start, end = ranges.popleft()
+            counts = self._unreadable
+            self._unreadable = UnreadableCounts(counts.batches + 1, counts.offsets + end - start)
+        return self._unreadable
 
     def _count_duplicates(self, duplicates: HourCounts) -> None:
         self._duplicates += sum(duplicates.values())

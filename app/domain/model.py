@@ -119,6 +119,17 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableCounts:
+    """Batches of the log that a replay skipped because they cannot be read, and their offsets.
+
+    How many events they held is unknown, and whether any was addressed to the webhook.
+    """
+
+    batches: int = 0
+    offsets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitedRestore:
     """The restore that a replay of the archive awaits.
 
@@ -162,6 +173,7 @@ class Replay:
       delivered, a duplicate, filtered out, or listed as failed, and counted in `counts`.
     - `status_counts`: delivered and failed events by the HTTP status of their last response, such
       as {"200": 17, "none": 1}; None if unknown.
+    - `unreadable`: what was skipped below the checkpoint because it cannot be read.
     - `receiver_failure`: the failed attempts of an ONGOING replay whose receiver fails.
     - `waiting_for`: why an OPEN replay is postponed.
     - `awaits`: the restore without which no worker can claim it.
@@ -194,6 +206,7 @@ class Replay:
     heartbeat_ms: int | None
     finished_ms: int | None
     receiver_failure: ReceiverFailure | None = None
+    unreadable: UnreadableCounts = field(default_factory=UnreadableCounts)
 
 
 def unread_offsets(replay: Replay) -> OffsetRange | None:

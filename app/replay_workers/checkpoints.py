@@ -64,7 +64,9 @@ class CheckpointRecorder:
         self._interval_s = dependencies.settings.checkpoint_interval_s
         self._resume_at = resume_at
         self.age = CheckpointAge(self._interval_s + UNSTORED_S_MAX)
-        self.ledger = DeliveryLedger(resume_at, replay.counts, replay.status_counts)
+        self.ledger = DeliveryLedger(
+            resume_at, replay.counts, replay.status_counts, replay.unreadable
+        )
         self.recorded = self.ledger.checkpoint()
         self._samples = SampleSchedule(_age_ms(replay), _monotonic_ms())
         self._wake = asyncio.Event()
@@ -140,6 +142,7 @@ class CheckpointRecorder:
                 checkpoint.counts,
                 checkpoint.failures,
                 checkpoint.statuses,
+                unreadable=checkpoint.unreadable,
                 with_sample=with_sample,
             )
         )

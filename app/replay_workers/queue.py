@@ -69,6 +69,8 @@ class ReplayQueue:
             self.deliveries.add(QueuedBatch(batch, entry, batch.size_bytes))
         if completed.duplicates:
             ledger.add_duplicates(completed.position, completed.duplicates)
+        for start, end in completed.unreadable:
+            ledger.add_unreadable(start, end)
         ledger.advance_position(completed.position)
 
     def settle(

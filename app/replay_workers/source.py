@@ -70,7 +70,10 @@ class ReplaySource:
         self._add(passage)
         if self._is_partial_batch_due(passage):
             self._builder.complete_batch()
-        return self._builder.take_completed(passage.position)
+        completed = self._builder.take_completed(passage.position)
+        if not passage.unreadable:
+            return completed
+        return completed._replace(unreadable=[each[2:4] for each in passage.unreadable])
 
     def _add(self, passage: FetchedEvents) -> None:
         selection, builder, add = self._selection, self._builder, self._seen.add

@@ -106,6 +106,8 @@ class ReplayEstimate:
     bytes: int
     is_exact: bool
     is_upper_bound: bool
+    unreadable_batches: int
+    unreadable_offsets: int
     estimated_seconds: float
 
 
@@ -154,6 +156,8 @@ def _estimate(services: Services, caller: ApiKey, new: NewReplay) -> ReplayEstim
         bytes=found.bytes,
         is_exact=found.is_exact,
         is_upper_bound=found.is_upper_bound,
+        unreadable_batches=found.unreadable_batches,
+        unreadable_offsets=found.unreadable_offsets,
         estimated_seconds=round(seconds, 3),
     )
 

@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select, update
 
-from app.domain.model import Claim, Counts, Failure, Lease, OffsetRange, Replay
+from app.domain.model import (
+    Claim,
+    Counts,
+    Failure,
+    Lease,
+    OffsetRange,
+    Replay,
+    UnreadableCounts,
+)
 from app.domain.moves import MoveEvent
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayEvent, moves, next_state
@@ -163,13 +171,15 @@ def store_checkpoint(
     failures: Sequence[Failure],
     status_counts: Mapping[str, int] | None = None,
     *,
+    unreadable: UnreadableCounts,
     with_sample: bool = False,
 ) -> bool:
     """Store that everything below `offset` is done, and the failures since the last checkpoint.
 
-    `counts` and `status_counts` are totals of the whole replay, so repeating a call counts nothing
-    twice. Also works after the replay was paused or cancelled under this lease: no other worker
-    has claimed it since. With a sample, adds one if it is due. False if the lease is gone.
+    `counts`, `status_counts` and `unreadable` are totals of the whole replay, so repeating a call
+    counts nothing twice. Also works after the replay was paused or cancelled under this lease: no
+    other worker has claimed it since. With a sample, adds one if it is due. False if the lease is
+    gone.
     """
     advances = replays.c.checkpoint_offset < offset
     values = {
@@ -180,6 +190,8 @@ def store_checkpoint(
         "duplicates": counts.duplicates,
         "failed": counts.failed,
         "status_counts": status_counts_to_column(status_counts),
+        "unreadable_batches": unreadable.batches,
+        "unreadable_offsets": unreadable.offsets,
     }
     if not _apply(connection, lease, ReplayEvent.CHECKPOINT, values):
         return False

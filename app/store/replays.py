@@ -16,6 +16,7 @@ from app.domain.model import (
     NewReplay,
     OffsetRange,
     Replay,
+    UnreadableCounts,
     Window,
     unread_offsets,
 )
@@ -260,6 +261,7 @@ def to_replay(row: Row[Any]) -> Replay:
         counts=counts,
         status_counts=status_counts_from_column(row.status_counts, counts),
         receiver_failure=_receiver_failure(row),
+        unreadable=UnreadableCounts(row.unreadable_batches, row.unreadable_offsets),
         error=row.error,
         waiting_for=row.waiting_for,
         awaits=awaits_from_column(row.awaits),

@@ -7,7 +7,15 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 from sqlalchemy import Connection
 
 from app.config import Settings
-from app.domain.model import Claim, Counts, Failure, Lease, Replay, ReplayNotice
+from app.domain.model import (
+    Claim,
+    Counts,
+    Failure,
+    Lease,
+    Replay,
+    ReplayNotice,
+    UnreadableCounts,
+)
 from app.domain.states import ReplayEvent
 from app.store import accounts as account_table
 from app.store import (
@@ -333,6 +341,7 @@ class Store:
         failures: Sequence[Failure],
         status_counts: Mapping[str, int] | None = None,
         *,
+        unreadable: UnreadableCounts | None = None,
         with_sample: bool = False,
     ) -> bool:
         """Store a checkpoint of the replay; see `leases.store_checkpoint`."""
@@ -341,6 +350,7 @@ class Store:
         return run(
             leases.store_checkpoint,
             *(lease, offset, counts, failures, status_counts),
+            unreadable=unreadable or UnreadableCounts(),
             with_sample=with_sample,
         )
 

@@ -47,7 +47,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0012"
+REVISION: Final = "0013"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -214,6 +214,9 @@ replays: Final = Table(
     Column("status_counts", Text),
     # JSON, see `ReceiverFailure`; NULL if the receiver accepts events. Valid while ONGOING.
     Column("receiver_failure", Text),
+    # What was skipped below the checkpoint because it cannot be read.
+    Column("unreadable_batches", BigInteger, nullable=False, server_default=text("0")),
+    Column("unreadable_offsets", BigInteger, nullable=False, server_default=text("0")),
     Index(None, "account_id", "created_ms", "id"),
     Index(None, "account_id", "state", "created_ms", "id"),
     # Active replays have no end: those of the archive are adjacent in this index.

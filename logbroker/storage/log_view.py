@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from logbroker.errors import CorruptBatch
 from logbroker.records.batch import BatchHeader
 from logbroker.records.record import first_record_at_or_after
 from logbroker.storage.segment import LogSegment
@@ -131,7 +132,12 @@ class LogView(NamedTuple):
         self, segment: LogSegment, position: int, header: BatchHeader, timestamp_ms: int
     ) -> TimestampOffset | None:
         batch = segment.read_batch(position, header)
-        record = first_record_at_or_after(batch, timestamp_ms, self.start_offset)
+        try:
+            record = first_record_at_or_after(batch, timestamp_ms, self.start_offset)
+        except CorruptBatch:
+            # Consumers skip the batch, and a lookup must not fail because of it.
+            offset = max(header.base_offset, self.start_offset)
+            return TimestampOffset(header.max_timestamp, offset, header.leader_epoch)
         if record is None:
             return None
         return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)

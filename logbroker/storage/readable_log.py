@@ -100,8 +100,9 @@ class ReadableLog:
     def offset_for_time(self, timestamp_ms: int) -> TimestampOffset | None:
         """Return the first record with at least this timestamp, below the high watermark.
 
+        A batch that cannot be read counts as one record with its largest timestamp.
+
         Raises:
-            CorruptBatch: a compressed batch cannot be decompressed.
             StorageFailed: the read failed.
         """
         return self._read_view(lambda view: view.offset_for_time(timestamp_ms))

@@ -1,12 +1,11 @@
 """Response bodies of the routes of replays."""
 
-from dataclasses import asdict
 from typing import Literal, Self
 
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment
-from app.domain.model import AwaitedRestore, Counts, Failure, Replay
+from app.domain.model import AwaitedRestore, Counts, Failure, Replay, UnreadableCounts
 from app.domain.moves import Move, MoveEvent
 from app.domain.options import NoticeStyle, Only, ReplayOptions, Source
 from app.domain.progress import progress
@@ -16,45 +15,6 @@ from app.domain.restores import describe_awaited
 from app.domain.samples import Sample
 from app.domain.states import ReplayState
 from app.http.request_bodies import example
-from app.services.replays import ReplayEstimate
-
-
-class EstimateDocument(Document):
-    """The estimate of a replay that would start now."""
-
-    model_config = example(
-        {
-            "partition": 3,
-            "startOffset": 120_400,
-            "endOffset": 188_020,
-            "events": 16_310,
-            "bytes": 5_872_000,
-            "isExact": True,
-            "isUpperBound": False,
-            "estimatedSeconds": 20.4,
-        }
-    )
-
-    partition: int
-    start_offset: int
-    end_offset: int = Field(description="The first offset after the range.")
-    events: int
-    bytes: int = Field(description="Total size of the bodies, without HTTP.")
-    is_exact: bool = Field(
-        description="False: extrapolated from samples of a long range, or an upper bound."
-    )
-    is_upper_bound: bool = Field(
-        description="True if, with `only: failed`, some outcomes of live deliveries could not be "
-        "read: `events` may include delivered events."
-    )
-    estimated_seconds: float = Field(
-        description="Without retries, and without waiting for a worker."
-    )
-
-    @classmethod
-    def of(cls, estimate: ReplayEstimate) -> Self:
-        """The document of an estimate."""
-        return cls(**asdict(estimate))
 
 
 class CountsDocument(Document):
@@ -68,6 +28,21 @@ class CountsDocument(Document):
     def of(cls, counts: Counts) -> Self:
         """The document of counts."""
         return cls(delivered=counts.delivered, duplicates=counts.duplicates, failed=counts.failed)
+
+
+class UnreadableDocument(Document):
+    """Batches of the log that a replay skipped because they cannot be read."""
+
+    batches: int
+    offsets: int = Field(
+        description="The offsets of the batches in the range. How many events of the webhook they "
+        "held is unknown; none of them was sent."
+    )
+
+    @classmethod
+    def of(cls, counts: UnreadableCounts) -> Self:
+        """The document of counts."""
+        return cls(batches=counts.batches, offsets=counts.offsets)
 
 
 class OptionsDocument(Document):
@@ -173,6 +148,7 @@ class ReplayDocument(Document):
             "checkpoint": 137_305,
             "counts": {"delivered": 4_070, "duplicates": 12, "failed": 1},
             "statusCounts": {"200": 4_070, "503": 1},
+            "unreadable": {"batches": 0, "offsets": 0},
             "receiverFailure": None,
             "progress": 0.25,
             "eventsPerSecond": 2_041.5,
@@ -231,6 +207,9 @@ class ReplayDocument(Document):
         description="The delivered and failed events by the HTTP status of their last attempt; "
         "`none`: no response. null for replays of old versions."
     )
+    unreadable: UnreadableDocument = Field(
+        description="What was skipped below the checkpoint because it cannot be read from the log."
+    )
     receiver_failure: ReceiverFailureDocument | None = Field(
         description="The failed attempts while the receiver fails; null if it accepts events, and "
         "unless the replay is ONGOING."
@@ -276,6 +255,7 @@ class ReplayDocument(Document):
             checkpoint=replay.checkpoint,
             counts=CountsDocument.of(replay.counts),
             status_counts=None if replay.status_counts is None else dict(replay.status_counts),
+            unreadable=UnreadableDocument.of(replay.unreadable),
             receiver_failure=None
             if replay.receiver_failure is None
             else ReceiverFailureDocument.of(replay.receiver_failure),

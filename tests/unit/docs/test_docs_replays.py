@@ -10,7 +10,8 @@ import pytest
 from annotated_types import MaxLen
 
 from app.api import twitter_errors
-from app.api.models.replays import AwaitedRestoreDocument, EstimateDocument
+from app.api.models.estimates import EstimateDocument
+from app.api.models.replays import AwaitedRestoreDocument
 from app.api.twitter import TwitterJob
 from app.domain.model import Counts, NewReplay, NewWebhook, Replay, Window
 from app.domain.notices import notice_body, notice_id

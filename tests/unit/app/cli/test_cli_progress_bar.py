@@ -33,6 +33,10 @@ FAILURE = {
             {"state": "COMPLETED", "result": "completed-with-failures"},
             ["COMPLETED WITH FAILURES", "12,345 delivered"],
         ),
+        (
+            {"unreadable": {"batches": 2, "offsets": 1_000}},
+            ["2 unreadable batches skipped (1,000 offsets)"],
+        ),
         ({"state": "OPEN", "waitingFor": "the log"}, ["OPEN", "waiting: the log"]),
         (
             {"receiverFailure": FAILURE},

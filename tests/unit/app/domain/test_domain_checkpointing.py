@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from app.domain.checkpointing import Checkpoint, DeliveryLedger
 from app.domain.hours import HOUR_MS, count_by_hour
-from app.domain.model import Counts, Failure
+from app.domain.model import Counts, Failure, UnreadableCounts
 
 ONE = {0: 1}
 """A single event, of the first hour."""
@@ -193,3 +193,15 @@ def test_the_checkpoint_is_the_lowest_unsettled_offset_in_any_order(
         if random.random() < 0.5:
             ledger.forget_recorded(checkpoint)
             recorded = checkpoint.offset
+
+
+def test_skipped_batches_count_once_the_checkpoint_is_above_them() -> None:
+    ledger = DeliveryLedger(10, Counts(), unreadable=UnreadableCounts(1, 4))
+    ledger.add_unreadable(6, 10)  # below the checkpoint of the previous worker
+    first = ledger.add_entry(10, 11, ONE)
+    ledger.add_unreadable(11, 20)
+    ledger.advance_position(30)
+    assert ledger.checkpoint().unreadable == UnreadableCounts(1, 4)
+    ledger.settle(first, TAKEN)
+    assert ledger.checkpoint().unreadable == UnreadableCounts(2, 13)
+    assert ledger.checkpoint().unreadable == UnreadableCounts(2, 13)
