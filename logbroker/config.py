@@ -23,6 +23,8 @@ UNSET: Final = 2**63 - 1
 ClientAuth = Literal["none", "requested", "required"]
 """Whether clients of SSL listeners authenticate with a certificate: Kafka's `ssl.client.auth`."""
 
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 
 MINUTE_MS: Final = 60_000
@@ -126,6 +128,10 @@ class BrokerConfig:
     ssl_ca_file: Path | None = None
     """The certificates that sign those of clients."""
     ssl_client_auth: ClientAuth = "none"
+    sasl_enabled_mechanisms: tuple[str, ...] = SASL_MECHANISMS
+    connections_max_reauth_ms: int = 0
+    """How long a SASL session lasts; 0 means without limit."""
+    connection_failed_authentication_delay_ms: int = 100
     broker_id: int = 0
     zookeeper: str | None = None
     zookeeper_config: Path | None = None
@@ -173,6 +179,11 @@ class BrokerConfig:
         problems += find_problems(self.listeners)
         if self.ssl_certfile is None and any(each.protocol.has_tls for each in self.listeners):
             problems.append("ssl_certfile is missing; listeners with SSL or SASL_SSL require it")
+        if unknown := set(self.sasl_enabled_mechanisms) - set(SASL_MECHANISMS):
+            problems.append(
+                f"sasl_enabled_mechanisms has {', '.join(sorted(unknown))}; allowed: "
+                f"{', '.join(SASL_MECHANISMS)}"
+            )
         if self.ssl_ca_file is None and self.ssl_client_auth != "none":
             problems.append(
                 f"ssl_ca_file is missing; ssl_client_auth={self.ssl_client_auth} requires it"
@@ -235,6 +246,8 @@ _BROKER_RANGES: Final = (
     ("group_min_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_size", 1, 2**31 - 1),
+    ("connections_max_reauth_ms", 0, 2**31 - 1),
+    ("connection_failed_authentication_delay_ms", 0, 10_000),
     ("metrics_port", 0, PORT_MAX),
     ("metrics_partitions_max", 0, 1_000_000),
 )

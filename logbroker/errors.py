@@ -273,5 +273,21 @@ class SecurityDisabled(RequestRefused):
     """The broker has no authorizer, so it stores no access control lists."""
 
 
+class UnsupportedSaslMechanism(RequestRefused):
+    """The broker does not know the SASL mechanism."""
+
+
+class ResourceNotFound(RequestRefused):
+    """The named resource, such as a user's credential, does not exist."""
+
+
+class DuplicateResource(RequestRefused):
+    """A request names one resource more than once."""
+
+
+class UnacceptableCredential(RequestRefused):
+    """A credential has a value that the broker does not store."""
+
+
 class OffsetMetadataTooLarge(RequestRefused):
     """The metadata of a committed offset is longer than allowed."""

@@ -19,6 +19,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "logbroker.cli.topics:topics",
         "Create, list, describe and delete topics of a running broker.",
     ),
+    "users": LazyCommand(
+        "logbroker.cli.users:users",
+        "Add, list and delete the users that SASL authenticates.",
+    ),
     "groups": LazyCommand(
         "logbroker.cli.groups:groups",
         "List, describe, reset and delete consumer groups of a running cluster.",

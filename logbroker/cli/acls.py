@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 from logbroker.cli.admin_command import (
     REQUEST_TIMEOUT_S,
     admin_client,
-    bootstrap_servers_option,
+    cluster_options,
     echo_json,
     json_option,
     one_line_errors,
@@ -99,7 +99,7 @@ def _entry_options(command: Callable[..., None]) -> Callable[..., None]:
 @acls.command()
 @_entry_options
 @_resource_options
-@bootstrap_servers_option
+@cluster_options
 def add(bootstrap_servers: str, **fields: Any) -> None:
     """Add an ACL for each operation and each resource; existing ones are no error."""
     wanted = _bindings(**fields)
@@ -113,7 +113,7 @@ def add(bootstrap_servers: str, **fields: Any) -> None:
 @acls.command()
 @_entry_options
 @_resource_options
-@bootstrap_servers_option
+@cluster_options
 def remove(bootstrap_servers: str, **fields: Any) -> None:
     """Remove the ACL of each operation and each resource; missing ones are no error."""
     filters = [
@@ -140,7 +140,7 @@ def remove(bootstrap_servers: str, **fields: Any) -> None:
 @click.option("--topic", help="Only those that apply to this topic, also by `*` or a prefix.")
 @click.option("--group", help="Only those that apply to this group, also by `*` or a prefix.")
 @json_option
-@bootstrap_servers_option
+@cluster_options
 def list_(
     principal: str | None,
     topic: str | None,

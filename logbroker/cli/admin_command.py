@@ -2,16 +2,19 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from logbroker.cli.client_config import CLIENT_CONFIG
 from logbroker.cli.formats import REFUSED, refuse
 from logbroker.errors import LogbrokerError
+from logbroker.property_file import read_property_file
 
 _log: Final = logging.getLogger(__name__)
 
@@ -30,6 +33,31 @@ bootstrap_servers_option = click.option(
     show_envvar=True,
     help="Brokers of the cluster.",
 )
+_CONFIG_KEY: Final = f"{__name__}.client_config"
+
+
+def _keep_client_config(
+    context: click.Context, _option: click.Parameter, path: Path | None
+) -> None:
+    context.meta[_CONFIG_KEY] = path
+
+
+_client_config_option = click.option(
+    "--client-config",
+    type=CLIENT_CONFIG,
+    envvar="LOGBROKER_CLIENT_CONFIG",
+    show_envvar=True,
+    expose_value=False,
+    callback=_keep_client_config,
+    help="File of librdkafka properties, such as those of TLS and SASL.",
+)
+
+
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say how to reach the cluster; `admin_client` uses the properties."""
+    return bootstrap_servers_option(_client_config_option(command))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -38,8 +66,18 @@ class CommandRefused(Exception):
 
 
 def admin_client(bootstrap_servers: str) -> AdminClient:
-    """Return an admin client; without a logger it would write to stderr by itself."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_log)
+    """Return an admin client for the running command, with the properties of `--client-config`.
+
+    Raises:
+        ConfigurationError: the file of properties cannot be read.
+        KafkaException: a property is not valid.
+    """
+    path = click.get_current_context().meta.get(_CONFIG_KEY)
+    properties: dict[str, str] = {}
+    if path is not None:
+        properties = read_property_file("--client-config", path)
+    # Without a logger the client would write to stderr by itself.
+    return AdminClient({**properties, "bootstrap.servers": bootstrap_servers}, logger=_log)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 
 from logbroker.cli.admin_command import (
     CommandRefused,
-    bootstrap_servers_option,
+    cluster_options,
     echo_json,
     json_option,
     one_line_errors,
@@ -82,7 +82,7 @@ def groups() -> None:
 @_zookeeper_option
 @zookeeper_config_option
 @json_option
-@bootstrap_servers_option
+@cluster_options
 def list_(
     zookeeper: str | None,
     zookeeper_config: Path | None,
@@ -104,7 +104,7 @@ def list_(
 @_zookeeper_option
 @zookeeper_config_option
 @json_option
-@bootstrap_servers_option
+@cluster_options
 def describe(
     names: tuple[str, ...],
     zookeeper: str | None,
@@ -146,7 +146,7 @@ def describe(
 @click.option("--all-topics", is_flag=True, help="Every partition with a committed offset.")
 @click.option("--execute", is_flag=True, help="Execute the reset; otherwise only show the plan.")
 @json_option
-@bootstrap_servers_option
+@cluster_options
 def reset(
     group: str,
     choices: tuple[SelectedPartitions, ...],
@@ -175,7 +175,7 @@ def reset(
 
 @groups.command()
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
-@bootstrap_servers_option
+@cluster_options
 def delete(names: tuple[str, ...], bootstrap_servers: str) -> None:
     """Delete groups without members, and their committed offsets."""
     with one_line_errors(bootstrap_servers):

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from logbroker.cli.server_command import AddressParam
-from logbroker.config import ClientAuth
+from logbroker.config import SASL_MECHANISMS, ClientAuth
 from logbroker.errors import ConfigurationError
 from logbroker.listeners import SecurityProtocol, parse_listeners
 
@@ -95,6 +95,16 @@ _TLS_OPTIONS: Final = (
         show_default=True,
         show_envvar=True,
         help="Whether clients of SSL listeners authenticate with a certificate.",
+    ),
+    click.option(
+        "--sasl-enabled-mechanisms",
+        default=",".join(SASL_MECHANISMS),
+        metavar="MECHANISM,...",
+        callback=lambda _context, _option, text: tuple(filter(None, text.upper().split(","))),
+        envvar="LOGBROKER_SASL_ENABLED_MECHANISMS",
+        show_default=True,
+        show_envvar=True,
+        help="Mechanisms of SASL_SSL and SASL_PLAINTEXT listeners.",
     ),
 )
 

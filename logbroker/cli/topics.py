@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from logbroker.cli.admin_command import (
-    bootstrap_servers_option,
+    cluster_options,
     echo_json,
     json_option,
     one_line_errors,
@@ -64,7 +64,7 @@ def _parse_settings(
     callback=_parse_settings,
     help="A topic setting, such as retention.ms=86400000; repeatable.",
 )
-@bootstrap_servers_option
+@cluster_options
 def create(
     name: str, partitions: int | None, settings: dict[str, str], bootstrap_servers: str
 ) -> None:
@@ -76,7 +76,7 @@ def create(
 
 @topics.command("list")
 @json_option
-@bootstrap_servers_option
+@cluster_options
 def list_(bootstrap_servers: str, as_json: bool) -> None:
     """Print the name of every topic; as JSON with its partition count."""
     with one_line_errors(bootstrap_servers):
@@ -91,7 +91,7 @@ def list_(bootstrap_servers: str, as_json: bool) -> None:
 @topics.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @json_option
-@bootstrap_servers_option
+@cluster_options
 def describe(names: tuple[str, ...], bootstrap_servers: str, as_json: bool) -> None:
     """Print the logs and the changed settings of topics; of all if none is named.
 
@@ -111,7 +111,7 @@ def describe(names: tuple[str, ...], bootstrap_servers: str, as_json: bool) -> N
 
 @topics.command()
 @click.argument("name")
-@bootstrap_servers_option
+@cluster_options
 def delete(name: str, bootstrap_servers: str) -> None:
     """Delete the topic NAME and all its messages."""
     with one_line_errors(bootstrap_servers):

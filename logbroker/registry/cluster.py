@@ -13,6 +13,7 @@ from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
 from logbroker.listeners import ListenerAddress, SecurityProtocol
 from logbroker.registry.topic import Topic
 from logbroker.security.authorizer import NO_ACLS, AclIndex
+from logbroker.security.users import NO_USERS, Users
 
 COORDINATION_SLOTS: Final = 16
 """The number of slots that consumer groups hash to; each slot is coordinated by one broker.
@@ -67,6 +68,7 @@ class ClusterView:
     coordinators: Mapping[int, int] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
     acls: AclIndex = NO_ACLS
+    users: Users = NO_USERS
 
     @cached_property
     def _by_listener(self) -> dict[str, "ClusterView"]:

@@ -17,6 +17,7 @@ from logbroker.groups.stored import (
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.security.acl import Acl
+from logbroker.security.users import Users
 
 Replicas = Sequence[Sequence[int]]
 """For each partition the ids of its brokers, the leader first."""
@@ -102,6 +103,14 @@ class Registry(ABC):
 
         Raises:
             InvalidRequest: the ACLs exceed what the registry stores.
+            RequestRefused: raised by `change`.
+        """
+
+    @abstractmethod
+    def change_users(self, change: Callable[[Users], Users]) -> None:
+        """Apply `change` to the users of SASL; it is called again after a conflict.
+
+        Raises:
             RequestRefused: raised by `change`.
         """
 

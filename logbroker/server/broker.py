@@ -25,6 +25,7 @@ from logbroker.server.handlers.groups import GroupHandlers
 from logbroker.server.handlers.logs import LogHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
 from logbroker.server.handlers.topics import TopicHandlers
+from logbroker.server.handlers.users import UserHandlers
 from logbroker.server.housekeeping import FileDeletion, Housekeeping
 from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.listener import Listener
@@ -37,6 +38,7 @@ from logbroker.server.opening import open_data
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.produce import ProduceHandler
 from logbroker.server.registry_thread import RegistryThread
+from logbroker.server.sasl import refuse_authenticate, refuse_handshake
 from logbroker.server.topic_changes import TopicChanges, TopicCreation
 from logbroker.server.worker_pool import WorkerPool
 from logbroker.wire.apis import ApiKey
@@ -162,7 +164,9 @@ class Broker:
         self._membership.add_listener(self._apply_view)
         self._membership.add_listener(self._coordinator.apply_view)
         self._dispatcher = self._build_dispatcher()
-        self._listener.start(self._dispatcher, self._read_pool, self._counters)
+        self._listener.start(
+            self._dispatcher, self._read_pool, self._counters, lambda: partitions.view.users
+        )
         self._cleaner = LogCleaner(config, loop, files, partitions, self._logs, self._counters)
         self._housekeeping = Housekeeping(
             config,
@@ -192,6 +196,7 @@ class Broker:
         group_admin = GroupAdminHandlers(self._coordinator)
         offsets = CommittedOffsetHandlers(self._coordinator, partitions)
         acls = AclHandlers(partitions, self._registry, thread, is_enabled=config.authorizer)
+        users = UserHandlers(partitions, self._registry, thread)
         by_view = ViewGuards(lambda: partitions.view, auto_create=config.auto_create_topics)
         handlers: dict[ApiKey, Handler] = {
             ApiKey.LIST_GROUPS: group_admin.list_groups,
@@ -199,6 +204,9 @@ class Broker:
             ApiKey.DELETE_RECORDS: logs.delete_records,
             ApiKey.DESCRIBE_CONFIGS: configs.describe,
             ApiKey.DESCRIBE_ACLS: acls.describe,
+            ApiKey.SASL_HANDSHAKE: refuse_handshake,
+            ApiKey.SASL_AUTHENTICATE: refuse_authenticate,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
         }
         blocking: dict[ApiKey, Handler] = {
             ApiKey.LIST_OFFSETS: logs.list_offsets,
@@ -224,6 +232,7 @@ class Broker:
             ApiKey.OFFSET_DELETE: offsets.offset_delete,
             ApiKey.DELETE_GROUPS: group_admin.delete_groups,
             ApiKey.CREATE_ACLS: acls.create,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
             ApiKey.DELETE_ACLS: acls.delete,
         }
         return RequestDispatcher(

@@ -50,6 +50,16 @@ class DelayedRequest(Protocol):
         """Stop waiting: the connection is closed."""
 
 
+class Gate(Protocol):
+    """Lets only authentication pass until the client is authenticated."""
+
+    def is_closed_to(self, view: memoryview, frames: list[tuple[int, int]]) -> bool:
+        """Return whether any of the frames must pass `admit`."""
+
+    def admit(self, frame: memoryview) -> bool:
+        """Handle a frame of authentication, or return whether it may be served."""
+
+
 class Dispatcher(Protocol):
     """Handles the frames that a connection has received."""
 
@@ -105,6 +115,7 @@ class Connection:
         self.delayed: set[DelayedRequest] = set()
         """Abandoned at close, so that their timers do not keep the connection alive."""
         self.client_id: str | None = None
+        self.gate: Gate | None = None
         self.is_open = True
         self.last_active_s = loop.now_s
         self._sock = sock

@@ -84,6 +84,17 @@ class RequestDispatcher:
         """Handle the frames of one read; the broker finishes `touched` connections."""
         self.touched.add(connection)
         view = connection.buffer.view()
+        if connection.gate is None or not connection.gate.is_closed_to(view, frames):
+            self._dispatch_admitted(connection, view, frames)
+            return
+        for start, end in frames:
+            # The gate opens, or goes, between two frames of one read.
+            if connection.gate is None or connection.gate.admit(view[start:end]):
+                self._dispatch_admitted(connection, view, [(start, end)])
+
+    def _dispatch_admitted(
+        self, connection: Connection, view: memoryview, frames: list[tuple[int, int]]
+    ) -> None:
         handled = 0
         for start, end in frames:
             api_key = view[start] << 8 | view[start + 1]

@@ -3,13 +3,14 @@
 import errno
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError
 from logbroker.listeners import ListenerAddress, ListenerConfig, SecurityProtocol
 from logbroker.security.tls import TlsContexts, TlsFiles
+from logbroker.security.users import Users
 from logbroker.server.connection import (
     Connection,
     ConnectionOrigin,
@@ -19,6 +20,7 @@ from logbroker.server.connection import (
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.request_memory import RequestMemory
+from logbroker.server.sasl import SaslGate, SaslServer, SaslSettings
 from logbroker.server.tls_connection import TlsConnection, TlsServer
 from logbroker.server.worker_pool import WorkerPool
 
@@ -30,7 +32,9 @@ ACCEPTS_PER_TURN: Final = 64
 
 ACCEPT_PAUSE_S: Final = 1.0
 
-HANDSHAKE_THREADS: Final = 2
+AUTHENTICATION_THREADS: Final = 2
+"""Threads for handshakes of TLS and for passwords."""
+
 CERTIFICATE_CHECK_S: Final = 10.0
 """Interval between checks whether the certificate files were replaced."""
 
@@ -77,7 +81,9 @@ class Listener:
         )
         self._loop = loop
         self._connections: set[Connection] = set()
+        self._pool: WorkerPool | None = None
         self._tls: TlsServer | None = None
+        self._sasl: SaslServer | None = None
         self._bound: list[BoundListener] = []
         try:
             for each in config.served_listeners:
@@ -112,14 +118,30 @@ class Listener:
         if self._contexts is not None:
             self._contexts.reload_if_changed()
 
-    def start(self, dispatcher: Dispatcher, read_pool: WorkerPool, counters: Counters) -> None:
-        """Listen; `dispatcher` handles the received requests."""
+    def start(
+        self,
+        dispatcher: Dispatcher,
+        read_pool: WorkerPool,
+        counters: Counters,
+        users: Callable[[], Users],
+    ) -> None:
+        """Listen; `dispatcher` handles the received requests, `users` may authenticate."""
         self._dispatcher = dispatcher
         self._read_pool = read_pool
         self._counters = counters
+        protocols = [bound.config.protocol for bound in self._bound]
+        if any(each.has_tls or each.has_sasl for each in protocols):
+            self._pool = WorkerPool(self._loop, "authentication", AUTHENTICATION_THREADS)
+            settings = SaslSettings(
+                tuple(self._config.sasl_enabled_mechanisms),
+                self._config.connections_max_reauth_ms,
+                self._config.connection_failed_authentication_delay_ms,
+                self._config.request_bytes_max,
+            )
+            self._sasl = SaslServer(settings, users, self._loop, self._pool, counters)
         if self._contexts is not None:
-            handshakes = WorkerPool(self._loop, "tls", HANDSHAKE_THREADS)
-            self._tls = TlsServer(self._contexts, handshakes)
+            assert self._pool is not None, "listeners with TLS have threads for handshakes"
+            self._tls = TlsServer(self._contexts, self._pool)
             self._loop.call_every(CERTIFICATE_CHECK_S, self._check_certificates)
         for bound in self._bound:
             bound.sock.listen(BACKLOG)
@@ -143,8 +165,8 @@ class Listener:
             bound.sock.close()
         for connection in list(self._connections):
             connection.close()
-        if self._tls is not None:
-            self._tls.handshakes.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def _watch(self, bound: BoundListener) -> None:
         self._loop.register(bound.sock, READ, lambda _events: self._accept(bound))
@@ -202,6 +224,9 @@ class Listener:
         if isinstance(connection, TlsConnection):
             assert self._tls is not None, "listeners with TLS have contexts"
             connection.start_handshake(self._tls, self._tls.contexts.context(protocol))
+        if protocol.has_sasl:
+            assert self._sasl is not None, "listeners with SASL have a server for it"
+            connection.gate = SaslGate(connection, self._sasl)
         self._connections.add(connection)
 
 

@@ -24,21 +24,24 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_durably(path: Path, content: bytes) -> None:
-    """Write and flush a file; its name is durable after `sync_directory` of its folder."""
-    with path.open("wb") as file:
+def write_durably(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write and flush a file; its name is durable after `sync_directory` of its folder.
+
+    A new file gets `mode` without the bits of the process's umask.
+    """
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Replace the content of `path` atomically and durably.
 
     A crash may leave `<name>.tmp` behind; the next replacement overwrites it.
     """
     temporary = path.with_name(path.name + ".tmp")
-    write_durably(temporary, content)
+    write_durably(temporary, content, mode)
     temporary.replace(path)
     sync_directory(path.parent)
 

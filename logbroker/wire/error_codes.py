@@ -12,6 +12,7 @@ from logbroker.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
     CorruptBatch,
+    DuplicateResource,
     FencedInstance,
     FencedLeaderEpoch,
     FetchSessionNotFound,
@@ -46,11 +47,13 @@ from logbroker.errors import (
     RegistryUnavailable,
     RequestRefused,
     RequestTimedOut,
+    ResourceNotFound,
     SecurityDisabled,
     StorageFailed,
     TopicAlreadyExists,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
+    UnacceptableCredential,
     UnknownGroup,
     UnknownLeaderEpoch,
     UnknownMember,
@@ -58,6 +61,7 @@ from logbroker.errors import (
     UnknownTopicOrPartition,
     UnsupportedCompression,
     UnsupportedForMessageFormat,
+    UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
 
@@ -65,9 +69,12 @@ MESSAGE_CHARS_MAX: Final = 1024
 
 NONE: Final = 0
 COORDINATOR_NOT_AVAILABLE: Final = 15
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
 UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
+SASL_AUTHENTICATION_FAILED: Final = 58
 
 ERROR_CODES: Final[dict[type[RequestRefused], int]] = {
     OffsetOutOfRange: 1,
@@ -95,6 +102,7 @@ ERROR_CODES: Final[dict[type[RequestRefused], int]] = {
     GroupAuthorizationFailed: 30,
     ClusterAuthorizationFailed: 31,
     InvalidTimestamp: 32,
+    UnsupportedSaslMechanism: UNSUPPORTED_SASL_MECHANISM,
     UnsupportedVersion: UNSUPPORTED_VERSION,
     TopicAlreadyExists: 36,
     InvalidPartitions: 37,
@@ -119,6 +127,9 @@ ERROR_CODES: Final[dict[type[RequestRefused], int]] = {
     FencedInstance: 82,
     GroupSubscribed: 86,
     InvalidRecord: 87,
+    ResourceNotFound: 91,
+    DuplicateResource: 92,
+    UnacceptableCredential: 93,
     UnknownTopicId: 100,
 }
 

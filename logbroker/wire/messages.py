@@ -30,6 +30,10 @@ from kafka.protocol.admin.topics import (
     DeleteRecordsRequest,
     DeleteTopicsRequest,
 )
+from kafka.protocol.admin.users import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+)
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -42,6 +46,7 @@ from kafka.protocol.consumer.group import (
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer.transaction import InitProducerIdRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from logbroker.errors import MalformedRequest
 from logbroker.wire.apis import ApiKey, is_flexible
@@ -65,6 +70,7 @@ REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.SYNC_GROUP: SyncGroupRequest,
     ApiKey.DESCRIBE_GROUPS: DescribeGroupsRequest,
     ApiKey.LIST_GROUPS: ListGroupsRequest,
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeRequest,
     ApiKey.API_VERSIONS: ApiVersionsRequest,
     ApiKey.CREATE_TOPICS: CreateTopicsRequest,
     ApiKey.DELETE_TOPICS: DeleteTopicsRequest,
@@ -77,10 +83,13 @@ REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.DESCRIBE_CONFIGS: DescribeConfigsRequest,
     ApiKey.ALTER_CONFIGS: AlterConfigsRequest,
     ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsRequest,
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateRequest,
     ApiKey.CREATE_PARTITIONS: CreatePartitionsRequest,
     ApiKey.DELETE_GROUPS: DeleteGroupsRequest,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
     ApiKey.OFFSET_DELETE: OffsetDeleteRequest,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest,
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,
 }
 

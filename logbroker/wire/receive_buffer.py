@@ -50,6 +50,7 @@ class ReceiveBuffer:
         "_budget",
         "_end",
         "_frame_bytes_max",
+        "_frame_bytes_min",
         "_initial_bytes",
         "_other_bytes_max",
         "_small_turns",
@@ -67,8 +68,7 @@ class ReceiveBuffer:
     ) -> None:
         self.is_starved = False
         self._budget = budget
-        self._frame_bytes_max = frame_bytes_max
-        self._other_bytes_max = min(frame_bytes_max, OTHER_BYTES_MAX)
+        self.limit_frames(HEADER_BYTES_MIN, frame_bytes_max)
         self._initial_bytes = initial_bytes
         self._view = memoryview(bytearray(initial_bytes))
         self._start = 0
@@ -83,6 +83,12 @@ class ReceiveBuffer:
     def has_grown(self) -> bool:
         """Whether the buffer holds memory of the budget."""
         return len(self._view) > self._initial_bytes
+
+    def limit_frames(self, bytes_min: int, bytes_max: int) -> None:
+        """Allow sizes in these bounds, both included, for frames that are not returned yet."""
+        self._frame_bytes_min = bytes_min
+        self._frame_bytes_max = bytes_max
+        self._other_bytes_max = min(bytes_max, OTHER_BYTES_MAX)
 
     def free_space(self) -> memoryview:
         """Return the memory for the next bytes; never empty after `compact`, unless starved."""
@@ -104,11 +110,12 @@ class ReceiveBuffer:
                 `OTHER_BYTES_MAX` for an API other than Produce.
         """
         view, position, end = self._view, self._start, self._end
-        size_of, other_bytes_max = _SIZE.unpack_from, self._other_bytes_max
+        size_of = _SIZE.unpack_from
+        bytes_min, other_bytes_max = self._frame_bytes_min, self._other_bytes_max
         frames = []
         while end - position >= _SIZE_BYTES:
             (size,) = size_of(view, position)
-            if not HEADER_BYTES_MIN <= size <= other_bytes_max:
+            if not bytes_min <= size <= other_bytes_max:
                 self._check_size(size, position + _SIZE_BYTES)
             start = position + _SIZE_BYTES
             if start + size > end:
@@ -159,14 +166,16 @@ class ReceiveBuffer:
             FrameTooLarge: the size is not allowed for the API of the frame.
         """
         bytes_max = self._frame_bytes_max
-        if HEADER_BYTES_MIN <= size <= bytes_max:
+        if self._frame_bytes_min <= size <= bytes_max:
             if self._end - start < _API_KEY.size:
                 return
             (api_key,) = _API_KEY.unpack_from(self._view, start)
             if api_key == _PRODUCE:
                 return
             bytes_max = self._other_bytes_max
-        raise FrameTooLarge(f"frame of {size} bytes; allowed is {HEADER_BYTES_MIN} to {bytes_max}")
+        raise FrameTooLarge(
+            f"frame of {size} bytes; allowed is {self._frame_bytes_min} to {bytes_max}"
+        )
 
     def _next_size(self, rest_bytes: int) -> int:
         size = len(self._view)

@@ -1,9 +1,9 @@
 """The registry of a single broker: files in its data directory.
 
 `registry.json` holds the document of `logbroker.registry.local.document`; `groups/` holds one file
-per consumer group; `acls.json` holds the access control lists, if there are any. Each change
-replaces a whole file. A crash leaves the old or the new content, and at most a `.tmp` that the next
-change overwrites.
+per consumer group; `acls.json` holds the access control lists and `users.json` (mode 0600) the
+users of SASL, if there are any. Each change replaces a whole file. A crash leaves the old or the
+new content, and at most a `.tmp` that the next change overwrites.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +35,13 @@ from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
 from logbroker.security.acl import Acl
 from logbroker.security.authorizer import AclIndex
+from logbroker.security.users import NO_USERS, Users, format_users, parse_users
 from logbroker.storage.file_writes import replace_file
 
 REGISTRY_FILE: Final = "registry.json"
 GROUPS_FOLDER: Final = "groups"
 ACLS_FILE: Final = "acls.json"
+USERS_FILE: Final = "users.json"
 
 
 class LocalRegistry(Registry):
@@ -56,10 +58,12 @@ class LocalRegistry(Registry):
         group_files: GroupFiles,
         groups: Mapping[str, StoredGroup],
         acls: AclIndex,
+        users: Users = NO_USERS,
     ) -> None:
         self._path = path
         self._metadata = metadata
         self._acls = acls
+        self._users = users
         self._endpoint: BrokerEndpoint | None = None
         self._on_change: Callable[[ClusterView], None] | None = None
         self._view = self._build_view()
@@ -87,9 +91,11 @@ class LocalRegistry(Registry):
                 )
             groups = group_files.load()
             acls = _load_acls(path.with_name(ACLS_FILE))
+            users = load_users(data_dir)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"registry {path} cannot be opened: {error}") from error
-        return cls(path, metadata, group_files, {group.group_id: group for group in groups}, acls)
+        by_id = {group.group_id: group for group in groups}
+        return cls(path, metadata, group_files, by_id, acls, users)
 
     @property
     def view(self) -> ClusterView:
@@ -153,6 +159,17 @@ class LocalRegistry(Registry):
             except OSError as error:
                 raise StorageFailed(f"{path} cannot be written: {error}") from error
             self._acls = AclIndex(acls)
+            self._publish_view()
+
+    def change_users(self, change: Callable[[Users], Users]) -> None:
+        """Apply `change` to the users."""
+        with self._changing:
+            users = change(self._users)
+            try:
+                store_users(self._path.parent, users)
+            except OSError as error:
+                raise StorageFailed(f"the users cannot be written: {error}") from error
+            self._users = users
             self._publish_view()
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
@@ -239,6 +256,7 @@ class LocalRegistry(Registry):
             topics=MappingProxyType(dict(self._metadata.topics)),
             coordinators=MappingProxyType({} if endpoint is None else dict.fromkeys(slots, own)),
             acls=self._acls,
+            users=self._users,
         )
 
     def _group(self, group_id: str) -> StoredGroup:
@@ -259,6 +277,29 @@ def _load_or_create(path: Path, broker_id: int) -> RegistryDocument:
     metadata = RegistryDocument(new_cluster_id(), broker_id, 0, {})
     replace_file(path, format_metadata(metadata))
     return metadata
+
+
+def load_users(data_dir: Path) -> Users:
+    """Return the users that are stored in a data directory.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is malformed.
+    """
+    path = data_dir / USERS_FILE
+    try:
+        return parse_users(path.read_bytes() if path.exists() else b"")
+    except ValueError as error:
+        raise ValueError(f"{path} is malformed: {error}") from None
+
+
+def store_users(data_dir: Path, users: Users) -> None:
+    """Store the users in a data directory, readable by the owner only.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    replace_file(data_dir / USERS_FILE, format_users(users), mode=0o600)
 
 
 def _load_acls(path: Path) -> AclIndex:

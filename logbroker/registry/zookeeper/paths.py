@@ -16,6 +16,7 @@ PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 CONSUMERS: Final = "/consumers"
 SLOTS: Final = "/logbroker/coordination"
 ACLS: Final = "/logbroker/acls"
+USERS: Final = "/logbroker/users"
 
 # Printable ASCII, except `/`, which separates names, and `%`, which starts an encoded character.
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")

@@ -32,8 +32,10 @@ from logbroker.registry.zookeeper.lease import LeaseKeeper, SessionLease, boot_c
 from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_cluster_id
 from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, exists, get
 from logbroker.registry.zookeeper.topics import TopicStore
+from logbroker.registry.zookeeper.users import UserStore
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
 from logbroker.security.acl import Acl
+from logbroker.security.users import Users
 
 _log: Final = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ LASTING_PATHS: Final = (
     paths.TOPIC_CONFIGS,
     paths.CONSUMERS,
     paths.ACLS,
+    paths.USERS,
     *ALL_SLOTS,
 )
 """The permanent nodes that the first broker of a cluster creates."""
@@ -64,6 +67,7 @@ class ZooKeeperRegistry(Registry):
         self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
         self._topics = TopicStore(session, broker_id, self._follower.check_session)
         self._acls = AclStore(session, self._follower.check_session)
+        self._users = UserStore(session, self._follower.check_session)
         self._groups = GroupStore(
             session, self._follower.fence_of, self._follower.handle_refused_write
         )
@@ -150,6 +154,11 @@ class ZooKeeperRegistry(Registry):
         """Apply `change` to the ACLs; the other brokers see them through their watches."""
         self._acls.change(change)
         self._follower.wait_for([paths.ACLS])
+
+    def change_users(self, change: Callable[[Users], Users]) -> None:
+        """Apply `change` to the users; the other brokers see them through their watches."""
+        self._users.change(change)
+        self._follower.wait_for([paths.USERS])
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
         """Return every consumer group of a slot that has stored state."""

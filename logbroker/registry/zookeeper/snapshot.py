@@ -9,6 +9,7 @@ from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, Clust
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import Registration
 from logbroker.security.authorizer import NO_ACLS, AclIndex
+from logbroker.security.users import NO_USERS, Users
 
 NO_FENCE: Final = -2
 """A version that no node has; -1 would match any version."""
@@ -52,6 +53,7 @@ class Snapshot:
     controller: ElectedNode | None = None
     slots: tuple[SlotNode, ...] = (SlotNode(),) * COORDINATION_SLOTS
     acls: AclIndex = NO_ACLS
+    users: Users = NO_USERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +104,5 @@ def build_view(
         ),
         unreadable=snapshot.unreadable,
         acls=snapshot.acls,
+        users=snapshot.users,
     )

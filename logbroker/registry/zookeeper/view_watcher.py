@@ -28,6 +28,7 @@ from logbroker.registry.zookeeper.snapshot import (
     SlotNode,
     Snapshot,
 )
+from logbroker.security.users import NO_USERS, parse_users
 
 ALL_SLOTS: Final = [paths.slot(number) for number in range(COORDINATION_SLOTS)]
 EVERYTHING: Final = (
@@ -35,6 +36,7 @@ EVERYTHING: Final = (
     paths.BROKER_TOPICS,
     paths.CONTROLLER,
     paths.ACLS,
+    paths.USERS,
     *ALL_SLOTS,
 )
 
@@ -45,9 +47,9 @@ class ViewWatcher:
     """The snapshot as last read.
 
     Dirty paths are those that may have changed: the broker list, the topic list, a topic, the
-    controller, a slot or the ACLs. A watch that fires adds one, from any thread. `refresh` reads
-    all dirty paths and sets their watches again, on its caller's thread. `on_dirty` is called when
-    there is something to refresh.
+    controller, a slot, the ACLs or the users. A watch that fires adds one, from any thread.
+    `refresh` reads all dirty paths and sets their watches again, on its caller's thread. `on_dirty`
+    is called when there is something to refresh.
     """
 
     def __init__(self, session: ZooKeeperSession, on_dirty: Callable[[], None]) -> None:
@@ -95,6 +97,8 @@ class ViewWatcher:
             self._read_controller()
         if paths.ACLS in dirty:
             self._read_acls()
+        if paths.USERS in dirty:
+            self._read_users()
         self._read_slots([n for n, path in enumerate(ALL_SLOTS) if path in dirty])
         if paths.BROKER_TOPICS in dirty:
             self._read_topic_names()
@@ -156,6 +160,18 @@ class ViewWatcher:
             acls = DENY_ALL
         if acls != self._snapshot.acls:
             self._snapshot = replace(self._snapshot, acls=acls)
+
+    def _read_users(self) -> None:
+        (answer,) = self._session.request_all([get(paths.USERS, self._handle_event)])
+        try:
+            if answer is None:
+                raise ValueError("it does not exist")
+            users = parse_users(answer[0])
+        except ValueError as error:
+            _log.error("%s is unreadable, no user can authenticate: %s", paths.USERS, error)
+            users = NO_USERS
+        if users != self._snapshot.users:
+            self._snapshot = replace(self._snapshot, users=users)
 
     def _read_topic_names(self) -> None:
         names = set(self._session.request(children(paths.BROKER_TOPICS, self._handle_event)))

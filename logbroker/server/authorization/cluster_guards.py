@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from kafka.protocol.admin.acl import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from kafka.protocol.admin.cluster import DescribeLogDirsResponse
+from kafka.protocol.admin.users import DescribeUserScramCredentialsResponse
 
 from logbroker.security.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from logbroker.server.authorization.access import Access, Client, refusal_of
@@ -34,6 +35,7 @@ from logbroker.server.authorization.topic_guards import (
     guard_offset_for_leader_epoch,
 )
 from logbroker.server.authorization.view_guards import ViewGuards
+from logbroker.server.handlers.users import refuse_alter
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_and_message
 
@@ -43,7 +45,15 @@ SHOW_OPERATIONS: Final = frozenset(
 """APIs that report what the client may do; their guards run without an authorizer too."""
 
 
-UNGUARDED: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.PRODUCE, ApiKey.FETCH})
+UNGUARDED: Final = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+    }
+)
 """APIs that everyone may call, or whose handlers check each topic themselves."""
 
 
@@ -65,6 +75,8 @@ class Guards:
     def check(self, api_key: ApiKey, client: Client, request: Any) -> Verdict:
         """Remove what `client` may not do from `request`; returns the verdict."""
         if not self._access.is_restricted and api_key not in SHOW_OPERATIONS:
+            return None
+        if api_key in UNGUARDED:
             return None
         return self._guards[api_key](self._access, client, request)
 
@@ -126,6 +138,26 @@ def guard_delete_acls(access: Access, client: Client, request: Any) -> Verdict:
     )
 
 
+def guard_describe_users(access: Access, client: Client, _request: Any) -> Verdict:
+    """Require Describe on the cluster."""
+    if access.allows_cluster(client, AclOperation.DESCRIBE):
+        return None
+    code, reason = _cluster_refusal(client, AclOperation.DESCRIBE)
+    return Forbidden(
+        DescribeUserScramCredentialsResponse(
+            throttle_time_ms=0, error_code=code, error_message=reason, results=[]
+        )
+    )
+
+
+def guard_alter_users(access: Access, client: Client, request: Any) -> Verdict:
+    """Require Alter on the cluster."""
+    if access.allows_cluster(client, AclOperation.ALTER):
+        return None
+    refusal = refusal_of(client, AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)
+    return Forbidden(refuse_alter(request, refusal))
+
+
 def _cluster_refusal(client: Client, operation: AclOperation) -> tuple[int, str | None]:
     return code_and_message(refusal_of(client, operation, AclResourceType.CLUSTER, CLUSTER_NAME))
 
@@ -156,4 +188,6 @@ _GUARDS: Final[Mapping[ApiKey, RequestGuard]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: guard_incremental_alter_configs,
     ApiKey.OFFSET_DELETE: guard_offset_delete,
     ApiKey.DESCRIBE_CLUSTER: guard_describe_cluster,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: guard_describe_users,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: guard_alter_users,
 }

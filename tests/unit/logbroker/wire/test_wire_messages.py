@@ -30,6 +30,10 @@ from kafka.protocol.admin.topics import (
     DeleteRecordsResponse,
     DeleteTopicsResponse,
 )
+from kafka.protocol.admin.users import (
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResponse,
+)
 from kafka.protocol.consumer.group import (
     HeartbeatResponse,
     JoinGroupRequest,
@@ -48,6 +52,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 from kafka.protocol.producer.transaction import InitProducerIdResponse
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from logbroker.errors import MalformedRequest
 from logbroker.wire.apis import SERVED, ApiKey, is_flexible
@@ -84,6 +89,10 @@ RESPONSES: dict[ApiKey, Any] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsResponse,
     ApiKey.OFFSET_DELETE: OffsetDeleteResponse,
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse,
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsResponse,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsResponse,
 }
 
 EVERY_VERSION = [
@@ -249,7 +258,11 @@ def before_array(api_key: ApiKey, version: int) -> bytes | None:
             continue
         if field["type"].startswith("[]"):
             return before
-        before += empty_string if field["type"] == "string" else bytes(sizes[field["type"]])
+        kind = field["type"]
+        if kind == "bytes":
+            before += bytes(1) if is_flexible(api_key, version) else bytes(4)
+        else:
+            before += empty_string if kind == "string" else bytes(sizes[kind])
     return None
 
 
