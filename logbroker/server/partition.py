@@ -21,6 +21,10 @@ NO_LEADER_EPOCH: Final = -1
 """The epoch of a client that knows none, or whose version has no such field."""
 
 
+ANNOUNCED_LEADER_EPOCH: Final = 0
+"""The leader epoch in Metadata responses: the leader of a partition never changes."""
+
+
 class Partition:
     """A log that this broker leads.
 
@@ -42,13 +46,15 @@ class Partition:
         return f"{self.topic.name}-{self.log.partition}"
 
     def check_leader_epoch(self, client_epoch: int | None) -> None:
-        """Accept a client that knows the current leader epoch, or none (KIP-320).
+        """Accept a client that knows the leader epoch of Metadata responses, or none (KIP-320).
+
+        The epochs of the log are not compared: a log that was copied from Kafka has its own.
 
         Raises:
             FencedLeaderEpoch: the client's epoch is older.
             UnknownLeaderEpoch: the client's epoch is newer.
         """
-        epoch = self.log.leader_epoch
+        epoch = ANNOUNCED_LEADER_EPOCH
         if client_epoch is None or client_epoch in (NO_LEADER_EPOCH, epoch):
             return
         error = FencedLeaderEpoch if client_epoch < epoch else UnknownLeaderEpoch

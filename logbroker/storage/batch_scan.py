@@ -25,6 +25,9 @@ CHECK_READ_BYTES: Final = 1024 * 1024
 OFFSET_DELTA_MAX: Final = 2**31 - 1
 """Index entries store the offset relative to the segment's base offset in 32 bits."""
 
+NO_LEADER_EPOCH: Final = -1
+"""The leader epoch of batches from before Kafka 0.11's epochs."""
+
 BATCH_LENGTH_MIN: Final = HEADER_BYTES - LENGTH_PREFIX_BYTES
 
 
@@ -56,16 +59,23 @@ def headers(descriptor: int, start: int, end: int) -> Iterator[tuple[int, BatchH
 
 
 def intact_headers(
-    descriptor: int, end: int, next_offset: int, checked_from: int, dense_from: int = 0
+    descriptor: int,
+    end: int,
+    next_offset: int,
+    checked_from: int,
+    dense_from: int,
+    leader_epoch_max: int,
 ) -> Iterator[BatchHeader]:
     """Yield the header of each batch of a file up to the first that is not intact.
 
-    A batch is intact if it is whole, continues the offsets (the first has `next_offset`) and,
-    from offset `checked_from` on, matches its CRC. Below `dense_from`, compaction may have removed
-    batches, so offsets may be skipped.
+    A batch is intact if it is whole and continues the offsets (the first has `next_offset`). From
+    offset `checked_from` on it must also match its CRC, and its leader epoch, which the CRC does
+    not cover, must be from that of the batch before it to `leader_epoch_max`. Below `dense_from`,
+    compaction may have removed batches, so offsets may be skipped.
     """
     window = _FileWindow(descriptor, end)
     position, base_offset = 0, next_offset
+    leader_epoch = NO_LEADER_EPOCH
     while position + HEADER_BYTES <= end:
         header = BatchHeader._make(HEADER.unpack_from(window.read(position, HEADER_BYTES)))
         is_next = next_offset <= header.base_offset < dense_from or (
@@ -75,8 +85,12 @@ def intact_headers(
             return
         if header.last_offset - base_offset > OFFSET_DELTA_MAX:
             return
-        if header.base_offset >= checked_from and not window.crc_matches(position, header):
-            return
+        if header.base_offset >= checked_from:
+            if not leader_epoch <= header.leader_epoch <= leader_epoch_max:
+                return
+            if not window.crc_matches(position, header):
+                return
+            leader_epoch = header.leader_epoch
         yield header
         position += header.size
         next_offset = header.next_offset

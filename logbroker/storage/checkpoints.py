@@ -13,6 +13,7 @@ CHECKPOINT_VERSION: Final = "0"
 
 NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
+LAST_EPOCH: Final = 2**31 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -55,7 +56,8 @@ class OffsetCheckpoint:
 class LeaderEpochCheckpoint:
     """`leader-epoch-checkpoint` of a partition: lines `0`, the count, then `epoch startOffset`.
 
-    Written when the log is created, and when recovery finds other epochs in the log.
+    Written when the log is created, and by recovery if it is missing or names epochs behind the
+    log's end.
 
     Source: Kafka, `LeaderEpochCheckpointFile.java` (KIP-101).
     """

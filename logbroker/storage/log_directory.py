@@ -149,6 +149,8 @@ class LogDirectory:
         """
         start_s = time.monotonic()
         is_clean = self._remove_clean_marker()
+        # A log is in the file before it is compacted; only a lost file leaves that part unknown.
+        unknown_dense_from = 0 if self._recovery_points.path.exists() else OFFSET_MAX
         recovery_points = self._recovery_points.read()
         log_starts = self._log_starts.read()
         for folder in sorted(self.path.iterdir()):
@@ -161,8 +163,7 @@ class LogDirectory:
                     known = KnownOffsets(
                         recovery_points.get(key, 0),
                         log_starts.get(key, 0),
-                        # Without a checkpoint, the compacted part is unknown.
-                        dense_from=recovery_points.get(key, OFFSET_MAX),
+                        dense_from=recovery_points.get(key, unknown_dense_from),
                     )
                     loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
                     self.logs[key] = PartitionLog(folder, *key, config, loaded)

@@ -11,7 +11,12 @@ from uuid import UUID
 from logbroker.errors import CorruptBatch
 from logbroker.records.batch import BatchHeader
 from logbroker.storage.batch_scan import intact_headers
-from logbroker.storage.checkpoints import FIRST_EPOCH, LeaderEpochCheckpoint, LeaderEpochs
+from logbroker.storage.checkpoints import (
+    FIRST_EPOCH,
+    LAST_EPOCH,
+    LeaderEpochCheckpoint,
+    LeaderEpochs,
+)
 from logbroker.storage.cleaned_segment import complete_swaps
 from logbroker.storage.domain.producer_state import ProducerState, decode_snapshot
 from logbroker.storage.file_writes import sync_directory
@@ -164,17 +169,23 @@ def _recover(folder: Path, segments: list[LogSegment], known: KnownOffsets, now_
 
 
 class _Replay:
-    """Rebuilds producers and leader epochs from the headers of the log."""
+    """Rebuilds producers, and leader epochs if their file is missing, from the log's headers.
+
+    The file is durable before a batch has its epoch. An epoch that only a batch has is damage.
+    """
 
     def __init__(self, producers: ProducerState, epochs: LeaderEpochs, now_ms: int) -> None:
         self.producers = producers
         self.epochs = epochs
         self._now_ms = now_ms
+        self._rebuilds_epochs = not epochs.starts
+        self.leader_epoch_max = LAST_EPOCH if self._rebuilds_epochs else epochs.latest
 
     def add_batch(self, header: BatchHeader) -> None:
         """Add one batch."""
         self.producers.add_batch(header, self._now_ms)
-        self.epochs.add_batch(header)
+        if self._rebuilds_epochs:
+            self.epochs.add_batch(header)
 
 
 def _first_unsafe(segments: Sequence[LogSegment], recovery_point: int) -> int:
@@ -218,7 +229,12 @@ def _rebuild(segment: LogSegment, known: KnownOffsets, replay: _Replay) -> int:
     next_offset = segment.base_offset
     descriptor = segment.file.fileno()
     for header in intact_headers(
-        descriptor, segment.size_bytes, next_offset, known.recovery_point, known.dense_from
+        descriptor,
+        segment.size_bytes,
+        next_offset,
+        known.recovery_point,
+        known.dense_from,
+        replay.leader_epoch_max,
     ):
         segment.add_batch(header.size, header.last_offset, header.max_timestamp)
         replay.add_batch(header)

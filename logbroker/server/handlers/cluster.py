@@ -17,7 +17,7 @@ from logbroker.errors import LeaderNotAvailable, RequestRefused, TopicAlreadyExi
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.server.connection import Connection
-from logbroker.server.partition import Partitions
+from logbroker.server.partition import ANNOUNCED_LEADER_EPOCH, Partitions
 from logbroker.server.topic_changes import NewTopic, Outcomes, TopicCreation
 from logbroker.wire.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
@@ -263,7 +263,7 @@ def _partition(topic: Topic, number: int, view: ClusterView) -> _Partition:
         error_code=NO_ERROR if leader is not None else LEADER_NOT_AVAILABLE,
         partition_index=number,
         leader_id=NO_BROKER if leader is None else leader,
-        leader_epoch=0,
+        leader_epoch=ANNOUNCED_LEADER_EPOCH,
         replica_nodes=replicas,
         # The only replica is in sync with itself, even while its broker is down.
         isr_nodes=replicas,

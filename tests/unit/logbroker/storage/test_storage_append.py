@@ -24,15 +24,10 @@ from logbroker.records.batch import (
     crc_matches,
     read_header,
 )
-from logbroker.records.compression import Codec, compress
+from logbroker.records.compression import Codec
 from logbroker.records.record import decode_records
-from tests.support.kafka.record_batches import (
-    LogRecord,
-    batch_of,
-    batch_packed,
-    framed,
-    record_body,
-)
+from tests.support.kafka.invalid_batches import INVALID_BATCHES, batch_with
+from tests.support.kafka.record_batches import LogRecord, batch_of
 from tests.unit.logbroker.storage.storage_content import (
     BASE_MS,
     OpenLog,
@@ -230,50 +225,21 @@ def test_the_log_rolls_before_an_offset_outgrows_the_index(new_log: OpenLog) -> 
     assert [segment.base_offset for segment in log.segments] == [0, 2**31]
 
 
-def garbage() -> memoryview:
-    return memoryview(bytearray(batch_packed(b"\xff" * 40)))
-
-
-def with_records(records: bytes, count: int = 1, **fields: int) -> memoryview:
-    packed = batch_packed(records, record_count=count, last_offset_delta=count - 1, **fields)
-    return memoryview(bytearray(packed))
-
-
-ONE_RECORD = framed(record_body(LogRecord(0, 0, b"key", b"value")))
-
-INVALID_RECORDS: dict[str, Callable[[], memoryview]] = {
-    "forty bytes 0xff": garbage,
-    "text marked as gzip": lambda: with_records(b"not gzip", attributes=Codec.GZIP),
-    "a count of five with one record": lambda: with_records(ONE_RECORD, 5),
-    "a record longer than its batch": lambda: with_records(ONE_RECORD[:-1]),
-    "bytes behind the records": lambda: with_records(ONE_RECORD + b"\0"),
-    "a count of two billion": lambda: with_records(b"", 2**31 - 1),
-    "a count of two billion, compressed": lambda: with_records(
-        compress(Codec.ZSTD, ONE_RECORD), 2**31 - 1, attributes=Codec.ZSTD
-    ),
-    "offsets that skip one": lambda: with_records(
-        ONE_RECORD + framed(record_body(LogRecord(2, 0))), 2
-    ),
-    "a few bytes that become very many": lambda: with_records(
-        compress(Codec.ZSTD, bytes(64 * 2**20)), attributes=Codec.ZSTD
-    ),
-}
-
-
-@pytest.mark.parametrize("name", INVALID_RECORDS)
+@pytest.mark.parametrize("name", INVALID_BATCHES)
 def test_a_batch_with_invalid_records_and_a_right_crc_is_rejected(
     new_log: OpenLog, name: str
 ) -> None:
     log = new_log()
     with pytest.raises(InvalidRecord):
-        log.append(INVALID_RECORDS[name](), NOW_MS)
+        log.append(memoryview(bytearray(INVALID_BATCHES[name])), NOW_MS)
     assert (log.log_end_offset, len(log.segments), log.has_staged) == (0, 1, False)
     assert log.append(batch(b"a"), NOW_MS) == 0
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_wrong_crc_is_found_before_invalid_records(new_log: OpenLog, codec: Codec) -> None:
-    one = changed(with_records(b"\xff" * 40, attributes=codec), ">I", 17, 1, crc=False)
+    wrong = memoryview(bytearray(batch_with(b"\xff" * 40, codec=codec)))
+    one = changed(wrong, ">I", 17, 1, crc=False)
     with pytest.raises(CorruptBatch, match="CRC"):
         new_log().append(one, NOW_MS)
 

@@ -1,5 +1,6 @@
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,9 @@ def test_any_corrupt_byte_ends_the_log_there(
             log = recovered(crashed)
             found = numbers(log)
             first_bad = 2 * number + at // sizes[0]
-            # The leader epoch is the one field that no CRC covers.
-            if at % sizes[0] in range(12, 16):
-                assert found == [0, 1, 2, 3]
-            else:
-                assert found == list(range(first_bad))
-                assert len(log.segments) == max(1, number + 1)
+            assert found == list(range(first_bad))
+            assert len(log.segments) == max(1, number + 1)
+            assert (log.leader_epoch, LeaderEpochCheckpoint(crashed).read()) == (0, [(0, 0)])
             shutil.rmtree(crashed.parent)
 
 
@@ -359,6 +357,34 @@ def test_epochs_come_from_the_log_when_their_file_is_lost(new_log: OpenLog, fold
     assert path.read_text() == "0\n1\n0 0\n"
     assert log.end_offset_for_epoch(0) == (0, 4)
     assert log.end_offset_for_epoch(1) == (-1, -1)
+
+
+@pytest.mark.parametrize(("recovery_point", "kept"), [(0, 1), (3, 3), (4, 4)])
+@pytest.mark.parametrize("epoch", [1, 2**30, -2, -(2**31)])
+def test_an_unknown_epoch_ends_the_log_only_behind_what_was_flushed(
+    new_log: OpenLog, folder: Path, recovery_point: int, kept: int, epoch: int
+) -> None:
+    log = two_segments(new_log)
+    one = len(file_content(log.segments[0])) // 2
+    for name, at in (("00000000000000000000.log", one), ("00000000000000000002.log", one)):
+        content = bytearray((folder / name).read_bytes())
+        struct.pack_into(">i", content, at + 12, epoch)
+        (folder / name).write_bytes(content)
+    again = recovered(folder, recovery_point)
+    assert (again.log_end_offset, again.leader_epoch) == (kept, 0)
+    assert LeaderEpochCheckpoint(folder).read() == [(0, 0)]
+
+
+def test_an_epoch_that_goes_back_ends_the_log(new_log: OpenLog, folder: Path) -> None:
+    log = two_segments(new_log)
+    one = len(file_content(log.segments[0])) // 2
+    path = folder / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">i", content, 12, 5)
+    path.write_bytes(content)
+    LeaderEpochCheckpoint(folder).write([(0, 0), (5, 0)])
+    assert recovered(folder).log_end_offset == 1
+    assert len(path.read_bytes()) == one
 
 
 def test_epochs_end_where_the_next_begins(new_log: OpenLog, folder: Path) -> None:
