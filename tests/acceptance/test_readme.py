@@ -105,7 +105,11 @@ def recipe(target: str) -> list[str]:
     completed = subprocess.run(
         ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    lines = [line for line in completed.stdout.splitlines() if "pip install" not in line]
+    lines = [
+        line
+        for line in completed.stdout.splitlines()
+        if "pip install" not in line and "setup.py" not in line
+    ]
     return [line.replace(".venv/bin/", f"{PROGRAMS}/") for line in lines if "/bin/" in line]
 
 

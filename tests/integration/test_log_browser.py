@@ -38,6 +38,7 @@ _names = itertools.count(1)
         pytest.param(
             "apache_kafka",
             marks=[
+                pytest.mark.long,
                 pytest.mark.xdist_group("apache_kafka"),
                 pytest.mark.timeout(TEST_TIMEOUT_S),
             ],

@@ -46,6 +46,7 @@ Server = BrokerProcess | KafkaServer
         pytest.param(
             "apache_kafka",
             marks=[
+                pytest.mark.long,
                 pytest.mark.xdist_group("apache_kafka"),
                 pytest.mark.timeout(TEST_TIMEOUT_S),
             ],

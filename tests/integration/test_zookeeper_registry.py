@@ -371,27 +371,30 @@ def test_a_membership_that_does_not_fit_is_refused_and_the_old_one_stays(cluster
     assert group.membership == membership(1, 600_000)
 
 
+LONG_GROUP = "g" * 240
+LONG_TOPIC = "t" * 240
+"""With both in each path, 2,500 nodes exceed the megabyte that ZooKeeper takes in one request."""
+
+
 def test_a_commit_is_done_as_a_whole_or_refused_as_a_whole(cluster: Cluster) -> None:
     broker = cluster.join_broker(1)
     settle(broker)
-    topic = "t" * 200
-    fits = {(topic, n): CommittedOffset(n) for n in range(2000)}
-    broker.registry.commit_offsets("g", fits)
-    too_many = {(topic, n): CommittedOffset(7) for n in range(6000)}
-    with pytest.raises(GroupTooLarge, match="'g'"):
-        broker.registry.commit_offsets("g", too_many)
-    (group,) = broker.registry.load_groups(coordination_slot("g"))
+    fits = {(LONG_TOPIC, n): CommittedOffset(n) for n in range(1000)}
+    broker.registry.commit_offsets(LONG_GROUP, fits)
+    too_many = {(LONG_TOPIC, n): CommittedOffset(7) for n in range(3000)}
+    with pytest.raises(GroupTooLarge, match=f"'{LONG_GROUP}'"):
+        broker.registry.commit_offsets(LONG_GROUP, too_many)
+    (group,) = broker.registry.load_groups(coordination_slot(LONG_GROUP))
     assert group.offsets == fits
 
 
 def test_a_large_group_is_deleted_as_well(cluster: Cluster) -> None:
     broker = cluster.join_broker(1)
     settle(broker)
-    topic = "t" * 200
-    for start in range(0, 6000, 2000):
-        offsets = {(topic, n): CommittedOffset(n) for n in range(start, start + 2000)}
-        broker.registry.commit_offsets("g", offsets)
-    broker.registry.delete_group("g")
+    for start in range(0, 3000, 1000):
+        offsets = {(LONG_TOPIC, n): CommittedOffset(n) for n in range(start, start + 1000)}
+        broker.registry.commit_offsets(LONG_GROUP, offsets)
+    broker.registry.delete_group(LONG_GROUP)
     assert cluster.client().get_children("/consumers") == []
 
 

@@ -5,14 +5,20 @@ from itertools import chain
 import pytest
 
 from logbroker.client.raw import EARLIEST, LATEST, RawCluster, TopicPartition
+from logbroker.records.record import NewRecord, encode_batch
 from spark_jobs.errors import DataLost, InvalidOption, SourceFailed, TopicReplaced
 from spark_jobs.log.planning import LogView, TopicPosition, plan_between, plan_incremental
 from spark_jobs.log.reading import read_range
 from spark_jobs.offsets.limits import Assigned, AtOffsets, AtTimes, Subscribed
 from spark_jobs.offsets.ranges import Losses, OffsetRange
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.damaged_log import (
+    damage_batch,
+    put_garbage,
+    spoil_last_record,
+    stored_batches,
+)
 from tests.support.kafka.raw_connection import RawConnection
-from tests.support.kafka.record_batches import LogRecord, batch_around, framed, record_body
 from tests.support.kafka.written_log import Row, Sent, WrittenLog
 
 TOPIC = "orders"
@@ -73,25 +79,28 @@ def test_offsets_deleted_before_reading_are_counted_or_an_error(log: WrittenLog)
             read(log, wanted, Losses(are_allowed=False), 1_000_000)
 
 
-def test_an_unreadable_batch_is_skipped_or_an_error(log: WrittenLog) -> None:
+def test_an_unreadable_batch_is_skipped_or_an_error(broker: BrokerProcess, log: WrittenLog) -> None:
     write(log, 20)
     with RawConnection(log.bootstrap_servers) as connection:
 
-        def publish_malformed_batch(offsets: int, begin: bytes = b"", partition: int = 0) -> None:
-            """A batch with a valid header, which a broker accepts."""
-            batch = batch_around(
-                begin + b"\1garbage", record_count=offsets, last_offset_delta=offsets - 1
-            )
-            connection.produce(TOPIC, batch, acks=-1, partition=partition)
+        def write_batch(count: int, partition: int = 0) -> None:
+            records = [NewRecord(n, b"k", b"v", ()) for n in range(count)]
+            connection.produce(TOPIC, encode_batch(records), acks=-1, partition=partition)
             assert connection.produced()[1] == 0
 
-        publish_malformed_batch(5)
+        write_batch(5)
         write(log, 10)
-        publish_malformed_batch(1)
-        publish_malformed_batch(1)
+        write_batch(1)
+        write_batch(1)
         write(log, 3)
-        good = b"".join(framed(record_body(LogRecord(n, n, b"k", b"v"))) for n in range(2))
-        publish_malformed_batch(3, begin=good, partition=1)
+        write_batch(3, partition=1)
+    broker.stop()
+    for batch in stored_batches(broker.data_dir, TOPIC, 0):
+        if batch.header.base_offset in (20, 35, 36):
+            damage_batch(batch, put_garbage)
+    (batch,) = stored_batches(broker.data_dir, TOPIC, 1)
+    damage_batch(batch, spoil_last_record)
+    broker.serve()
     for batch_bytes in (1, 1_000_000):
         some = Losses(are_allowed=True)
         found = read(log, OffsetRange(TOPIC, 0, 2, 40), some, batch_bytes)
@@ -111,7 +120,7 @@ def test_an_unreadable_batch_is_skipped_or_an_error(log: WrittenLog) -> None:
     assert read(log, OffsetRange(TOPIC, 1, 0, 3), rest, 1) == [[0], [1]]
     assert rest.ranges == [OffsetRange(TOPIC, 1, 2, 3)]
     strict = Losses(are_allowed=False)
-    with pytest.raises(DataLost, match=r"cannot read orders-0 \[20, 25\): batch at 20: rec"):
+    with pytest.raises(DataLost, match=r"cannot read orders-0 \[20, 25\): batch at 20: varint"):
         read(log, OffsetRange(TOPIC, 0, 2, 38), strict, 1_000_000)
     assert read(log, OffsetRange(TOPIC, 0, 25, 35), strict, 1_000_000) == [list(range(25, 35))]
 

@@ -14,6 +14,9 @@ _CRC_AT: Final = 17
 _MAGIC_AT: Final = 16
 _CODEC_AT: Final = 22
 
+_SMALL_RECORD_BYTES: Final = 9
+"""A record with a key and a value of a byte each, whose length is its first byte."""
+
 
 class StoredBatch(NamedTuple):
     """A batch in a segment file."""
@@ -62,6 +65,12 @@ def put_garbage(batch: bytearray) -> None:
     """Replace the records by bytes that are none, with a correct CRC."""
     batch[HEADER_BYTES:] = b"\xff" * (len(batch) - HEADER_BYTES)
     _set_codec(batch, Codec.NONE)
+    _fix_crc(batch)
+
+
+def spoil_last_record(batch: bytearray) -> None:
+    """Give the last of records with two bytes of key and value no readable length."""
+    batch[-_SMALL_RECORD_BYTES:] = b"\1" + batch[1 - _SMALL_RECORD_BYTES :]
     _fix_crc(batch)
 
 
