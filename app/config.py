@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from app.domain.egress_proxy import EgressProxy
 from app.domain.secret_keys import InvalidSecretKeys, parse_secret_keys
 from app.variables import KAFKA_PREFIX, PREFIX
 
@@ -141,6 +142,15 @@ def _check_registry(url: str) -> str:
     return url
 
 
+def _check_egress_proxy(url: str) -> str:
+    """Reject an invalid address of a proxy; the message omits what may be a password."""
+    try:
+        EgressProxy.parse(url)
+    except ValueError as error:
+        raise ValueError(f"{_variable('egress_proxy')} is no address of a proxy; {error}") from None
+    return url
+
+
 def _check_public_url(url: str) -> str:
     """Reject a URL that is not a browser origin, such as one with a path or a user."""
     if url and not _PUBLIC_URL.fullmatch(url):
@@ -237,6 +247,11 @@ class Settings(BaseModel):
     allowed_networks: Annotated[str, AfterValidator(_check_networks)] = ""
     """Networks that webhooks may reach although they are not public: CIDR, comma-separated."""
 
+    egress_proxy: Annotated[str, AfterValidator(_check_egress_proxy)] = Field(
+        default="", repr=False
+    )
+    """The HTTP proxy of all requests to webhooks, http://[USER:PASSWORD@]HOST:PORT."""
+
     live_delays_s: Annotated[str, AfterValidator(_check_delays)] = "0,3,27,242"
     """Delays of the attempts of a live delivery, each from the previous attempt."""
     live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 8
@@ -277,6 +292,11 @@ class Settings(BaseModel):
     # Below the log's limit of about 1 MB for a batch, so that accepted events can be stored.
     event_bytes_max: Annotated[int, Field(ge=1_024, le=900_000)] = 512 * 1_024
     events_per_request_max: Count = 10_000
+
+    @property
+    def proxy(self) -> EgressProxy | None:
+        """The parsed `egress_proxy`."""
+        return EgressProxy.parse(self.egress_proxy)
 
     @property
     def history_ms(self) -> int:

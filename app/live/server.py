@@ -97,7 +97,7 @@ async def _serve(settings: Settings, store: Store) -> None:
         access = MetricsAccess.of(settings.metrics_token_file, is_open=settings.metrics_open)
         metrics.serve(settings.host, settings.live_metrics_port, access)
     async with (
-        WebhookSender(Guard.of(settings), _limits(settings)) as sender,
+        WebhookSender(Guard.of(settings), _limits(settings), proxy=settings.proxy) as sender,
         EventPublisher.of(
             settings,
             topics_timeout_s=_LOG_TIMEOUT_S,

@@ -68,7 +68,8 @@ async def _serve(settings: Settings, store: Store) -> None:
     publisher = EventPublisher.of(
         settings, topics_timeout_s=_TOPICS_S, close_timeout_s=_LAST_OUTCOMES_S
     )
-    async with publisher, WebhookSender(guard, sender_limits(settings)) as sender:
+    limits = sender_limits(settings)
+    async with publisher, WebhookSender(guard, limits, proxy=settings.proxy) as sender:
         servers, properties = settings.bootstrap_servers, settings.kafka_properties
         history = LogHistory(servers, properties=properties)
         outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)

@@ -127,7 +127,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             store, ProcessKind.API, process_name(settings), settings.origin
         )
         housekeeping = Housekeeping(store, settings.replay_retention_ms, metrics)
-        async with publisher, WebhookSender(guard, limits) as sender, heartbeat, housekeeping:
+        sender = WebhookSender(guard, limits, proxy=settings.proxy)
+        async with publisher, sender, heartbeat, housekeeping:
             await _create_topics(publisher)
             with closing(
                 Services.of(settings, store, publisher, history, guard, sender, metrics)

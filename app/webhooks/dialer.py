@@ -1,6 +1,7 @@
 """Opens connections: resolves the name, drops addresses that the guard refuses, connects.
 
-It connects to the checked address, never to the name, so a later DNS change has no effect.
+It connects to the checked address, never to the name, so a later DNS change has no effect. That
+also holds for a proxy, which is asked for a tunnel to the address.
 """
 
 import asyncio
@@ -10,9 +11,11 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from app.domain.egress_proxy import EgressProxy
 from app.webhooks.guard import AddressRefused, Guard, Origin
 from app.webhooks.http_connection import HttpConnection
 from app.webhooks.limits import SenderLimits
+from app.webhooks.tunnel import TunnelFailed, open_tunnel
 
 _RESOLVER_THREADS: Final = 64
 """Concurrent DNS lookups. A name server that hangs occupies a thread per name, for up to twenty
@@ -29,8 +32,15 @@ class DialFailed(Exception):
 class Dialer:
     """Opens the connections of one sender."""
 
-    def __init__(self, guard: Guard, limits: SenderLimits, tls: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        limits: SenderLimits,
+        tls: ssl.SSLContext,
+        proxy: EgressProxy | None = None,
+    ) -> None:
         self._guard = guard
+        self._proxy = proxy
         self._limits = limits
         self._tls = tls
         self._threads = ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="resolver")
@@ -44,7 +54,7 @@ class Dialer:
         """Open a connection to `origin`, over TLS if its scheme is https.
 
         Raises:
-            DialFailed: DNS, address check, TCP, TLS or timeout failed.
+            DialFailed: DNS, address check, proxy, TCP, TLS or timeout failed.
         """
         limit_s = self._limits.connect_s
         deadline = asyncio.get_running_loop().time() + limit_s
@@ -101,20 +111,42 @@ class Dialer:
             try:
                 async with asyncio.timeout(share_s):
                     return await self._open(origin, address)
+            except TunnelFailed as error:
+                failure = f"proxy: {error}"
             except OSError as error:
                 failure = _failure(error)
         raise DialFailed(failure)
 
     async def _open(self, origin: Origin, address: str) -> HttpConnection:
-        is_tls = origin.scheme == "https"
+        if self._proxy is not None:
+            return await self._open_through(self._proxy, origin, address)
+        # The certificate must match the name, though the connection is to an address.
+        tls, name = (self._tls, origin.host) if origin.scheme == "https" else (None, None)
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: HttpConnection(self._limits),
             address,
             origin.port,
-            ssl=self._tls if is_tls else None,
-            # The certificate must match the name, though the connection is to an address.
-            server_hostname=origin.host if is_tls else None,
+            ssl=tls,
+            server_hostname=name,
         )
+        return connection
+
+    async def _open_through(
+        self, proxy: EgressProxy, origin: Origin, address: str
+    ) -> HttpConnection:
+        connection = HttpConnection(self._limits)
+        transport = await open_tunnel(proxy, address, origin.port)
+        transport.set_protocol(connection)
+        if origin.scheme == "https":
+            loop = asyncio.get_running_loop()
+            secured = await loop.start_tls(
+                transport, connection, self._tls, server_hostname=origin.host
+            )
+            # It returns None only for a connection that was closed before.
+            if secured is None:
+                raise DialFailed("proxy: connection closed")
+            transport = secured
+        connection.connection_made(transport)
         return connection
 
 

@@ -11,6 +11,7 @@ from http.client import responses
 from typing import Final, Self
 
 from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
+from app.domain.egress_proxy import EgressProxy
 from app.webhooks.dialer import Dialer
 from app.webhooks.guard import Guard, Origin, UrlRefused
 from app.webhooks.http_connection import EXCERPT_BYTES, HttpResponse, NoResponse
@@ -35,7 +36,7 @@ class WebhookSender:
 
     Connections are kept alive and shared by all URLs of one scheme, host and port. Redirects are
     not followed. Whatever a receiver does is an outcome; only cancellation raises. `tls` allows
-    certificates of a private authority.
+    certificates of a private authority; with `proxy` all connections are tunnels through it.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class WebhookSender:
         guard: Guard,
         limits: SenderLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        proxy: EgressProxy | None = None,
     ) -> None:
         self._limits = limits or SenderLimits()
-        self._dialer = Dialer(guard, self._limits, tls or ssl.create_default_context())
+        self._dialer = Dialer(guard, self._limits, tls or ssl.create_default_context(), proxy)
         self._check_url = lru_cache(_URLS_KEPT)(guard.check_url)
         self._pools: dict[Origin, ConnectionPool] = {}
 
