@@ -22,6 +22,9 @@ from logbroker.security.principal import Principal
 DECISIONS_MAX: Final = 65_536
 """The number of cached decisions; further ones clear the cache."""
 
+CACHED_NAME_MAX: Final = 249
+"""The length of a topic's name. Other names may have 32,767 characters, which would fill memory."""
+
 _Entries = dict[str, list[Acl]]
 
 
@@ -111,6 +114,8 @@ class Authorizer:
         decision = self._decisions.get(key)
         if decision is None:
             decision = self._decide(*key)
+            if len(name) > CACHED_NAME_MAX:
+                return decision
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
             self._decisions[key] = decision

@@ -14,7 +14,7 @@ from logbroker.security.acl import (
     PatternType,
     Permission,
 )
-from logbroker.security.authorizer import AclIndex, Authorizer
+from logbroker.security.authorizer import CACHED_NAME_MAX, AclIndex, Authorizer
 from logbroker.security.principal import ANONYMOUS, Principal
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
@@ -168,6 +168,13 @@ def test_new_acls_replace_cached_decisions() -> None:
     assert authorizer.is_allowed(ALICE, HOST, READ, TOPIC, "clicks")
     authorizer.use(AclIndex([allow(principal="User:bob")]))
     assert not authorizer.is_allowed(ALICE, HOST, READ, TOPIC, "clicks")
+
+
+def test_only_short_names_are_cached() -> None:
+    authorizer = authorizer_of(allow())
+    for length in (CACHED_NAME_MAX, CACHED_NAME_MAX + 1, 32_767):
+        assert not authorizer.is_allowed(ALICE, HOST, READ, GROUP, "x" * length)
+    assert len(authorizer._decisions) == 1
 
 
 def test_the_allowed_operations_are_those_of_the_resource_type() -> None:
