@@ -8,7 +8,14 @@ from app.cli.options import EXIT_FAILURE
 
 
 @click.command()
-def demo() -> None:
+@click.option(
+    "--events",
+    type=click.IntRange(400, 24_000),
+    default=24_000,
+    show_default=True,
+    help="How many events the platform publishes.",
+)
+def demo(events: int) -> None:
     """Run an end-to-end demo of the service.
 
     It takes less than a minute, on a broker, API, live path and worker in a temporary directory. A
@@ -19,5 +26,5 @@ def demo() -> None:
     """
     from app.cli.demo_run import run_demo
 
-    if not run_demo():
+    if not run_demo(events):
         sys.exit(EXIT_FAILURE)

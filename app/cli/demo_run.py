@@ -20,10 +20,6 @@ from app.store import StoreError
 from logbroker.embedded import ChildDidNotStart
 
 WEBHOOKS: Final = 40
-EVENTS: Final = 24_000
-OUTAGE: Final = (6_000, 18_000)
-"""The receiver is down while the events of this range are published."""
-
 LINES_KEPT: Final = 50
 """The last lines of the processes' logs, shown when the demo fails."""
 
@@ -31,7 +27,7 @@ AFFECTED: Final = 0
 """The developer whose receiver has the outage. It gets a quarter of all events."""
 
 
-def run_demo() -> bool:
+def run_demo(events: int) -> bool:
     """Run the demo in a temporary folder. Returns whether all events arrived exactly once."""
     metrics_port = free_port()
     with tempfile.TemporaryDirectory(prefix="rewind-demo-") as folder:
@@ -52,7 +48,7 @@ def run_demo() -> bool:
         try:
             with LocalService(settings, hear=log_lines.append) as service:
                 is_complete = asyncio.run(
-                    _run(service.api_url, service.operator_key, LiveProgress(metrics_port))
+                    _run(service.api_url, service.operator_key, LiveProgress(metrics_port), events)
                 )
         except (ApiError, ChildDidNotStart, HTTPError, StoreError, OSError) as error:
             sys.stderr.writelines(log_lines)
@@ -60,14 +56,14 @@ def run_demo() -> bool:
     return is_complete
 
 
-async def _run(api_url: str, key: str, live: LiveProgress) -> bool:
+async def _run(api_url: str, key: str, live: LiveProgress, events: int) -> bool:
     with ApiClient(api_url, key) as client:
         platform = AccountPlatform(client, WEBHOOKS, live)
         async with platform:
             affected = platform.developers[AFFECTED]
             _print_step(f"service at {api_url}: broker, API, live path and worker on SQLite")
             _print_step(f"{WEBHOOKS} webhooks verified, with a rule each")
-            window = await _publish_hour(platform, affected)
+            window = await _publish_hour(platform, affected, events)
             job = client.create_replay(affected.webhook_id, *window)
             _print_step(f"POST /replays -> {job['id']}")
             # In a thread: the receiver runs on this event loop.
@@ -77,20 +73,22 @@ async def _run(api_url: str, key: str, live: LiveProgress) -> bool:
     return is_complete
 
 
-async def _publish_hour(platform: AccountPlatform, affected: Developer) -> tuple[str, str]:
-    """Publish an hour of events with an outage. Returns the window of the outage."""
-    down, up = OUTAGE
-    _print_step(f"publishing {EVENTS:,} events, an hour of account activity")
+async def _publish_hour(
+    platform: AccountPlatform, affected: Developer, events: int
+) -> tuple[str, str]:
+    """Publish an hour of events. Returns the window of the outage, the half hour in its middle."""
+    down, up = events // 4, events * 3 // 4
+    _print_step(f"publishing {events:,} events, an hour of account activity")
     _print_step("live delivery makes one attempt in this demo (default: after 0, 3, 27 and 242 s)")
-    await platform.publish(0, down, EVENTS)
+    await platform.publish(0, down, events)
     await affected.receiver.stop()
-    start = platform.event_time_ms(down, EVENTS)
+    start = platform.event_time_ms(down, events)
     _print_step(f"receiver of {affected.webhook_id} goes DOWN at {format_time(start)}")
-    await platform.publish(down, up, EVENTS)
+    await platform.publish(down, up, events)
     await affected.receiver.start()
-    end = platform.event_time_ms(up, EVENTS)
+    end = platform.event_time_ms(up, events)
     _print_step(f"receiver of {affected.webhook_id} is UP again at {format_time(end)}")
-    await platform.publish(up, EVENTS, EVENTS)
+    await platform.publish(up, events, events)
     expected, received = len(affected.expected), len(affected.received)
     missed = expected - received
     _print_step(f"expected {expected:,}, received {received:,}: {missed:,} MISSED")

@@ -113,9 +113,10 @@ def recipe(target: str) -> list[str]:
     return [line.replace(".venv/bin/", f"{PROGRAMS}/") for line in lines if "/bin/" in line]
 
 
-def test_make_demo(terminal: Terminal) -> None:
+@pytest.mark.parametrize("options", ["--events 1200", pytest.param("", marks=pytest.mark.long)])
+def test_make_demo(terminal: Terminal, options: str) -> None:
     (line,) = recipe("demo")
-    completed = terminal.run(line)
+    completed = terminal.run(f"{line} {options}")
     assert "missing 0, duplicate 0" in completed.stderr
     assert "curl" in completed.stdout
 

@@ -273,6 +273,7 @@ def test_a_signal_during_the_start_leaves_no_processes(tmp_path: Path, started: 
         until(lambda: all(has_ended(pid) for pid in children), "every process has ended")
 
 
+@pytest.mark.long
 def test_several_brokers_form_a_cluster_that_survives_a_restart_and_a_second_signal(
     tmp_path: Path, zookeeper: SharedZooKeeper
 ) -> None:
