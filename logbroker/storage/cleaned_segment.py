@@ -36,7 +36,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
 READ_BYTES: Final = 256 * 1024
-"""One read of a segment; also the time between two pauses, a few milliseconds."""
+"""One read of a segment."""
 
 WRITE_BYTES: Final = 1024 * 1024
 
@@ -151,7 +151,7 @@ class CleanedSegment:
 def read_batches(
     segment: LogSegment, pause: Callable[[], None]
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield each batch of a rolled segment; calls `pause` before each read.
+    """Yield each batch of a rolled segment; calls `pause` before each.
 
     Raises:
         CorruptBatch: the segment does not consist of whole batches.
@@ -167,13 +167,13 @@ def read_batches(
             wanted = READ_BYTES if header is None else max(header.size, READ_BYTES)
             if start == position and len(chunk) >= min(wanted, size - position):
                 raise CorruptBatch(f"{segment.path.name} ends inside a batch, at {position}")
-            pause()
             chunk, start = os.pread(descriptor, min(wanted, size - position), position), position
             if not chunk:
                 raise CorruptBatch(f"{segment.path.name} ends at {position}, expected {size}")
             continue
         if header.batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
             raise CorruptBatch(f"{segment.path.name} has no batch at {position}")
+        pause()
         yield header, chunk[at : at + header.size]
         position += header.size
 
