@@ -1,15 +1,18 @@
 """Serves Prometheus metrics over HTTP, to this machine and to clients with a token.
 
+Processes that can stall serve `/readyz` at the same port, to everybody, as probes have no token.
+
 Connections have threads of their own, so that the process answers a scrape while it is busy. Their
 number and the time of each are limited: every client that reaches the port may connect.
 """
 
 import hmac
 import ipaddress
+import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any, Final, NamedTuple
@@ -22,6 +25,9 @@ CONNECTION_S: Final = 10.0
 """How long a client may send or read nothing."""
 
 TOKEN_BYTES_MAX: Final = 4096
+
+Problems = Callable[[], Sequence[str]]
+"""Why the process is not ready; empty if it is."""
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -62,14 +68,20 @@ class MetricsAccess(NamedTuple):
 
 
 def serve_metrics(
-    registry: CollectorRegistry, host: str, port: int, access: MetricsAccess
+    registry: CollectorRegistry,
+    host: str,
+    port: int,
+    access: MetricsAccess,
+    problems: Problems | None = None,
 ) -> WSGIServer:
-    """Serve metrics on a thread until the process ends.
+    """Serve metrics on a thread until the process ends; with `problems`, also `/readyz`.
 
     Raises:
         OSError: the address cannot be bound.
     """
     application = _guarded(make_wsgi_app(registry), access)
+    if problems is not None:
+        application = _with_readiness(application, problems)
     server = make_server(host, port, application, _Ipv6Server if ":" in host else _Server, _Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
@@ -84,6 +96,19 @@ def _guarded(application: Any, access: MetricsAccess) -> Application:
         headers = [("content-type", "text/plain; charset=utf-8"), ("www-authenticate", "Bearer")]
         start_response("401 Unauthorized", headers)
         return [b"Clients on other machines send the metrics token as a bearer token.\n"]
+
+    return answer
+
+
+def _with_readiness(application: Application, problems: Problems) -> Application:
+    def answer(environment: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environment["PATH_INFO"] != "/readyz":
+            return application(environment, start_response)
+        found = list(problems())
+        status = "503 Service Unavailable" if found else "200 OK"
+        start_response(status, [("content-type", "application/json")])
+        document = {"status": "not ready", "problems": found} if found else {"status": "ok"}
+        return [json.dumps(document).encode()]
 
     return answer
 

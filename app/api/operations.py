@@ -40,7 +40,11 @@ async def get_health() -> HealthDocument:
 
 @router.get("/readyz", operation_id="getReadiness", responses=errors(UNAVAILABLE))
 async def get_readiness(services: ServicesDependency) -> HealthDocument:
-    """Report whether the migrated database and the log answer; a 503 names those that do not."""
+    """Report whether the migrated database and the log answer, and the live path makes progress.
+
+    A 503 names what does not. The live path is not ready while a live process of this data centre
+    has read nothing from a partition for a minute, although the log has records.
+    """
     missing = await services.readiness.missing()
     if missing:
         detail = " and ".join(missing)

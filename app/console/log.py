@@ -14,7 +14,7 @@ from app.console.sessions import OperatorDependency
 from app.console.urls import page_url
 from app.domain.handovers import HANDS_OVER
 from app.domain.pipeline import SUBJECT_CHARS_MAX
-from app.domain.processes import Process
+from app.domain.processes import STALLED_PARTITIONS, Process
 from app.http.dependencies import Cursor, ServicesDependency
 from app.log.errors import LogError
 from app.log.inspection import GroupPage, TopicPage
@@ -40,6 +40,7 @@ _DETAIL_WORDS: Final = {
     "waitingJobs": "waiting: {}",
     "webhooks": "webhooks: {}",
     "waitingEvents": "events queued: {}",
+    STALLED_PARTITIONS: "stalled partitions: {}",
 }
 """Words for the details that processes report. Unknown details are shown by name."""
 

@@ -18,6 +18,10 @@ Details = Mapping[str, int]
 """What a process reports about its work, such as {"jobs": 3}."""
 
 
+STALLED_PARTITIONS: Final = "stalledPartitions"
+"""The detail of a live process that counts partitions without progress; absent without any."""
+
+
 class ProcessKind(StrEnum):
     """What a process does."""
 

@@ -1,7 +1,7 @@
 """Metrics of a live process."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -12,7 +12,7 @@ from app.domain.delivery import LiveOutcome
 from app.log.metrics import LogMetrics
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.webhooks.metrics import DeliveryMetrics
-from logbroker.metrics_http import MetricsAccess, serve_metrics
+from logbroker.metrics_http import MetricsAccess, Problems, serve_metrics
 
 Lags = Callable[[], dict[int, int]]
 
@@ -27,6 +27,8 @@ class LiveMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.problems: Problems = lambda: ("starting",)
+        """Why the process is not ready."""
         self._events = self._counter(
             "rewind_live_events",
             "Records of `events` that were matched against the rules, by result.",
@@ -76,8 +78,12 @@ class LiveMetrics:
         )
 
     def serve(self, host: str, port: int, access: MetricsAccess) -> None:
-        """Expose the metrics over HTTP, from separate threads."""
-        serve_metrics(self.registry, host, port, access)
+        """Expose the metrics and `/readyz` over HTTP, from separate threads."""
+
+        def problems() -> Sequence[str]:
+            return self.problems()
+
+        serve_metrics(self.registry, host, port, access, problems)
 
     def count_events(self, result: str, count: int) -> None:
         """Count records of `events`; `result` is matched, unmatched, malformed or mirrored."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.handovers import HANDS_OVER
-from app.domain.processes import Details, ProcessKind
+from app.domain.processes import STALLED_PARTITIONS, Details, ProcessKind
 from app.domain.retry import FixedDelays
 from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
@@ -243,7 +243,25 @@ class LivePath:
             "waitingEvents": self._deliverer.waiting,
             "ready": int(joined),
             HANDS_OVER: 1,
+            **({STALLED_PARTITIONS: stalled} if (stalled := self._stalled_count()) else {}),
         }
+
+    def problems(self) -> list[str]:
+        """Why the process is not ready: it has no partitions yet, or reads nothing from some."""
+        readers = (self._matching, self._delivering)
+        found = [
+            f"waiting for partitions of {each.topic}"
+            for each in readers
+            if not each.joined.is_set()
+        ]
+        return found + [
+            f"{each.topic}-{partition} has made no progress for a minute"
+            for each in readers
+            for partition in sorted(each.stalled)
+        ]
+
+    def _stalled_count(self) -> int:
+        return len(self._matching.stalled) + len(self._delivering.stalled)
 
     def _reader(self, topic: str, name: str, stage: GroupStage) -> GroupReader:
         settings = self._settings
@@ -285,6 +303,7 @@ class LivePath:
 
     def _watch(self) -> None:
         metrics, table = self._metrics, self._table
+        metrics.problems = self.problems
         metrics.watch(
             "rewind_live_matching_events",
             "Records of `events` that are read and whose deliveries are not all logged.",

@@ -10,12 +10,16 @@ from functools import partial
 from typing import Final
 
 from app.domain.model import JobStatistics
+from app.domain.processes import STALLED_PARTITIONS
 from app.log.errors import LogError
 from app.log.history import LogHistory
 from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
 from app.process import on_own_thread
 from app.services.single_flight import SingleFlight
 from app.store import Store, StoreError
+
+LIVE_PATH: Final = "live path"
+"""The name of what is not ready if a live process makes no progress in a partition."""
 
 _log: Final = logging.getLogger("rewind.api")
 
@@ -24,16 +28,23 @@ STATISTICS_TIMEOUT_S: Final = 1.0
 
 
 class Readiness:
-    """Checks whether the database and the log answer."""
+    """Checks whether the database and the log answer, and whether the live path makes progress."""
 
-    def __init__(self, store: Store, history: LogHistory) -> None:
+    def __init__(self, store: Store, history: LogHistory, origin: str = "") -> None:
+        """`origin` is the data centre whose live path is checked; empty for all."""
+        self._store = store
+        self._origin = origin
         self._checks = {"database": store.check, "log": history.check}
         self._flights: SingleFlight[str, bool] = SingleFlight(on_own_thread)
 
     async def missing(self) -> tuple[str, ...]:
         """The names of those that do not answer."""
         answers = await asyncio.gather(*map(self.answers, self._checks))
-        return tuple(name for name, is_up in zip(self._checks, answers, strict=True) if not is_up)
+        names = [name for name, is_up in zip(self._checks, answers, strict=True) if not is_up]
+        # Without the database, the state of the live path is unknown.
+        if "database" not in names and await self._flights.call(LIVE_PATH, self._is_stalled):
+            names.append(LIVE_PATH)
+        return tuple(names)
 
     async def answers(self, name: str) -> bool:
         """Whether `database`, or `log`, answers."""
@@ -46,6 +57,23 @@ class Readiness:
             _log.warning("not ready", extra={"cause": str(error)})
             return False
         return True
+
+    def _is_stalled(self) -> bool:
+        """Whether a live process makes no progress in a partition."""
+        try:
+            processes = self._store.processes()
+        except StoreError:
+            return False
+        stalled = [
+            each.name
+            for each in processes
+            if each.details.get(STALLED_PARTITIONS)
+            and not each.is_silent
+            and self._origin in ("", each.origin)
+        ]
+        for name in stalled:
+            _log.warning("not ready", extra={"cause": f"{name} makes no progress in a partition"})
+        return bool(stalled)
 
 
 class ZooKeeperHealth:

@@ -88,7 +88,7 @@ class Services:
             guard=guard,
             verifier=Verifier(sender, store),
             replay_statistics=ReplayStatistics(store, settings.origin),
-            readiness=Readiness(store, history),
+            readiness=Readiness(store, history, settings.origin),
             progress_watch=ProgressWatch(store),
             inspector=inspector,
             browser=LogBrowser(settings, inspector.requests),

@@ -113,6 +113,13 @@ class MirrorCounts:
         self.errors: dict[str, int] = {}
         self.restarts = 0
 
+    def problems(self) -> list[str]:
+        """Return why the mirror is not ready."""
+        return [
+            f"{topic}-{partition} has made no progress for a minute"
+            for topic, partition in sorted(self.stalled)
+        ]
+
     def of_topic(self, topic: str) -> TopicCounts:
         """Return the counts of a topic."""
         return self.topics.setdefault(topic, TopicCounts())
@@ -187,7 +194,7 @@ def serve_metrics(counts: MirrorCounts, host: str, port: int, access: MetricsAcc
     registry.register(MirrorCollector(counts))
     ProcessCollector(registry=registry)
     try:
-        metrics_http.serve_metrics(registry, host, port, access)
+        metrics_http.serve_metrics(registry, host, port, access, counts.problems)
     except OSError as error:
         raise ConfigurationError(f"metrics cannot listen on {host}:{port}: {error}") from error
 

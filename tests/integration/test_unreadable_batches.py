@@ -3,6 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 from confluent_kafka import OFFSET_BEGINNING
 
@@ -133,6 +134,8 @@ def test_the_live_path_delivers_what_is_around_damaged_batches(
             assert metrics[f"rewind_log_unreadable_batches_total{labels}"] == len(DAMAGES)
             assert metrics[f"rewind_log_unreadable_offsets_total{labels}"] == len(DAMAGES) * BATCH
         assert live.output.count("batch-unreadable") == 2 * len(DAMAGES)
+        ready = httpx.get(f"http://127.0.0.1:{live.metrics_port}/readyz", timeout=DEADLINE_S)
+        assert (ready.status_code, ready.json()) == (200, {"status": "ok"})
 
 
 def test_the_audit_reads_what_is_around_damaged_batches(damaged_log: BrokerProcess) -> None:

@@ -116,3 +116,18 @@ def is_answered(url: str) -> bool:
         return httpx.get(url, timeout=DEADLINE_S, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
+
+
+def test_readiness_needs_no_token_and_names_the_problems() -> None:
+    problems: list[str] = []
+    server = serve_metrics(CollectorRegistry(), "127.0.0.1", 0, MetricsAccess(), lambda: problems)
+    url = f"http://127.0.0.1:{server.server_port}/readyz"
+    try:
+        ready = httpx.get(url, timeout=DEADLINE_S, trust_env=False)
+        assert (ready.status_code, ready.json()) == (200, {"status": "ok"})
+        problems.append("orders-3 has made no progress for a minute")
+        stalled = httpx.get(url, timeout=DEADLINE_S, trust_env=False)
+        assert (stalled.status_code, stalled.json()["problems"]) == (503, problems)
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -14,6 +14,7 @@ from httpx import AsyncClient
 from app.api.application import create_app
 from app.config import Settings
 from app.domain.model import NewReplay, Webhook, Window
+from app.domain.processes import STALLED_PARTITIONS, ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.services.health import Readiness, ReplayStatistics
@@ -38,6 +39,17 @@ async def test_readiness_names_the_log_that_is_down(client: AsyncClient) -> None
     answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["unavailable"] == ["log"]
+
+
+@pytest.mark.parametrize(("origin", "names"), [("local", ["log", "live path"]), ("west", ["log"])])
+async def test_readiness_names_a_live_path_that_makes_no_progress(
+    client: AsyncClient, store: Store, origin: str, names: list[str]
+) -> None:
+    details = {STALLED_PARTITIONS: 2}
+    store.record_process_heartbeat(ProcessKind.LIVE, "host:1", origin, 0, details)
+    answer = await client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["unavailable"] == names
 
 
 async def test_readiness_names_the_database_that_is_not_migrated(
