@@ -8,6 +8,7 @@ delivered as fast as the receiver accepts it.
 
 import asyncio
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -26,8 +27,11 @@ from app.live.routing import RoutingTable
 from app.live.webhook_status import OutageReporter, WebhookStatusWriter
 
 QUEUE_BYTES_MAX: Final = 16 * 2**20
-ALL_BYTES_MAX: Final = 128 * 2**20
-"""Bytes of waiting events, of one webhook and of all webhooks."""
+"""Bytes of waiting events of one webhook."""
+
+SHARED_BYTES: Final = 64 * 2**20
+"""Once all webhooks hold more bytes, each may hold an equal share of this: slow receivers leave
+room for others. So all together hold at most twice as many."""
 
 THROUGHPUT_CHECK_S: Final = 1.0
 BUSY_THROUGHPUT_CHECK_S: Final = 5.0
@@ -69,6 +73,8 @@ class QueueContext:
     disable_after_failures: int
     disable_after_s: float
     bytes_waiting: int = 0
+    filled: "set[WebhookQueue]" = field(default_factory=set)
+    """Queues with waiting events."""
     is_busy: bool = False
     is_stopping: bool = False
     retrying: "set[WebhookQueue]" = field(default_factory=set)
@@ -112,6 +118,7 @@ class WebhookQueue:
                 return
             self._pause(delivery.partition)
         self._context.bytes_waiting += delivery.size_bytes
+        self._context.filled.add(self)
         delay_s = self._context.delays.delays_s[0]
         self._queue.add(delivery, is_ready=not delay_s)
         if delay_s:
@@ -123,8 +130,7 @@ class WebhookQueue:
 
     def remove_partition(self, partition: DeliveryPartition) -> None:
         """Remove the deliveries of a partition that another process has."""
-        for delivery in self._queue.remove_all(lambda each: each.partition is partition):
-            self._context.bytes_waiting -= delivery.size_bytes
+        self._count_removed(self._queue.remove_all(lambda each: each.partition is partition))
         if self._paused is partition:
             self._paused = None
 
@@ -135,8 +141,9 @@ class WebhookQueue:
             return delivery.belongs_to(handover) and not delivery.is_in_flight
 
         self._queue.withdraw(is_idle)
-        for delivery in self._queue.remove_all(is_idle):
-            self._context.bytes_waiting -= delivery.size_bytes
+        removed = self._queue.remove_all(is_idle)
+        self._count_removed(removed)
+        for delivery in removed:
             self._record_handed_over(delivery, handover)
         if self._paused is not None and self._has_room_again():
             self._resume()
@@ -168,7 +175,13 @@ class WebhookQueue:
 
     def _remove(self, delivery: LiveDelivery) -> None:
         self._queue.remove(delivery)
-        self._context.bytes_waiting -= delivery.size_bytes
+        self._count_removed((delivery,))
+
+    def _count_removed(self, deliveries: Iterable[LiveDelivery]) -> None:
+        for delivery in deliveries:
+            self._context.bytes_waiting -= delivery.size_bytes
+        if not len(self._queue):
+            self._context.filled.discard(self)
 
     def _settle(
         self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
@@ -186,13 +199,22 @@ class WebhookQueue:
         return events > 1 and (
             events > self._context.queue_max
             or self._queue.size_bytes > QUEUE_BYTES_MAX
-            or self._context.bytes_waiting > ALL_BYTES_MAX
+            or self._exceeds_share()
+        )
+
+    def _exceeds_share(self) -> bool:
+        """Whether the queues hold too many bytes, and this one more than its share of them."""
+        context = self._context
+        return (
+            context.bytes_waiting > SHARED_BYTES
+            and self._queue.size_bytes * len(context.filled) > SHARED_BYTES
         )
 
     def _has_room_again(self) -> bool:
         return (
             len(self._queue) <= self._context.queue_max // 2
             and self._queue.size_bytes <= QUEUE_BYTES_MAX // 2
+            and not self._exceeds_share()
         )
 
     def _is_worth_pausing(self) -> bool:
