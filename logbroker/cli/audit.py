@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from logbroker.audit.audit_log import RULES, AuditLog
 from logbroker.audit.domain.comparison import Comparison, ReportDeadline, Row, Scope, Status
 from logbroker.audit.domain.report_reader import ReportReader
 from logbroker.audit.domain.result import (
@@ -33,6 +32,9 @@ from logbroker.cli.formats import format_time, table_lines
 from logbroker.cli.groups import Rfc3339
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.option_group import option_group
+
+if TYPE_CHECKING:
+    from logbroker.audit.audit_log import AuditLog
 
 MISSING: Final = 1
 """The exit code if something is missing."""
@@ -180,6 +182,8 @@ def audit(
     start_ms, end_ms = time_range.resolve(deadline.now_ms)
     servers = reports.bootstrap_servers
     with _exit_2_if_not_compared(servers):
+        from logbroker.audit.audit_log import RULES, AuditLog
+
         properties = read_client_config("--client-config", reports.client_config, RULES)
         since_ms = max(0, start_ms - deadline.lateness_ms)
         with AuditLog(servers, reports.audit_topic, since_ms, properties) as log:
@@ -204,7 +208,7 @@ def _exit_2_if_not_compared(bootstrap_servers: str) -> Iterator[None]:
 
 
 def _compare(
-    log: AuditLog, scope: Scope, deadline: ReportDeadline, tiers: Sequence[str]
+    log: "AuditLog", scope: Scope, deadline: ReportDeadline, tiers: Sequence[str]
 ) -> _Result:
     comparison = Comparison(scope)
     reader = ReportReader(comparison, deadline)
