@@ -15,6 +15,7 @@ from logbroker.listeners import (
     ListenerConfig,
     SecurityProtocol,
     find_problems,
+    find_unauthenticated,
 )
 
 UNSET: Final = 2**63 - 1
@@ -121,6 +122,8 @@ class BrokerConfig:
     advertised_port: int | None = None
     listeners: tuple[ListenerConfig, ...] = ()
     """The listeners by name; without any, a PLAINTEXT listener at `host` and `port`."""
+    insecure: bool = False
+    """Whether a listener beyond loopback may admit clients without authentication."""
     ssl_certfile: Path | None = None
     """The certificate chain of listeners with TLS, in PEM."""
     ssl_keyfile: Path | None = None
@@ -177,6 +180,11 @@ class BrokerConfig:
             if not lowest <= (value := getattr(self, name)) <= highest
         ]
         problems += find_problems(self.listeners)
+        if not self.insecure:
+            is_required = self.ssl_client_auth == "required"
+            problems += find_unauthenticated(
+                self.served_listeners, has_required_certificate=is_required
+            )
         if self.ssl_certfile is None and any(each.protocol.has_tls for each in self.listeners):
             problems.append("ssl_certfile is missing; listeners with SSL or SASL_SSL require it")
         if unknown := set(self.sasl_enabled_mechanisms) - set(SASL_MECHANISMS):

@@ -1,5 +1,6 @@
 """Listeners of a broker, as Kafka names them: a name, a security protocol and two addresses."""
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -112,6 +113,34 @@ def parse_address(text: str, protocols: Mapping[str, str]) -> ListenerAddress:
     if problems or not name:
         raise ValueError("; ".join(problems) or f"{text!r} is not an endpoint")
     return ListenerAddress(name, SecurityProtocol(protocols.get(name, name)), host, port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_unauthenticated(
+    listeners: Sequence[ListenerConfig], *, has_required_certificate: bool
+) -> list[str]:
+    """Return the listeners that admit everyone who reaches them from another machine, one a line.
+
+    With `has_required_certificate`, clients of SSL listeners authenticate with a certificate.
+    """
+    return [
+        f"listener {each.name} at {each.host!r} admits other machines without authentication: use "
+        "SASL_SSL (--listeners), or SSL with --ssl-client-auth=required; in a private network "
+        "allow it with --insecure"
+        for each in listeners
+        if not is_loopback(each.host)
+        and not each.protocol.has_sasl
+        and not (has_required_certificate and each.protocol.has_tls)
+    ]
 
 
 def find_problems(listeners: Sequence[ListenerConfig]) -> list[str]:

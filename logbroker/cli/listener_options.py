@@ -63,6 +63,14 @@ _OPTIONS: Final = (
 )
 
 
+_INSECURE_OPTION: Final = click.option(
+    "--insecure",
+    is_flag=True,
+    envvar="LOGBROKER_INSECURE",
+    show_envvar=True,
+    help="Admit other machines without authentication: for a private network.",
+)
+
 _PEM_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 _TLS_OPTIONS: Final = (
@@ -118,7 +126,7 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def listener_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options to a command."""
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, _INSECURE_OPTION)):
         command = option(command)
     return command
 

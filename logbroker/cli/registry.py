@@ -42,7 +42,7 @@ class AccessOptions:
         Raises:
             click.UsageError: an option needs another one.
         """
-        from logbroker.schemas.access import is_loopback
+        from logbroker.listeners import is_loopback
 
         if (self.tls_certfile is None) != (self.tls_keyfile is None):
             raise click.UsageError("--tls-certfile and --tls-keyfile are used together")

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import hmac
-import ipaddress
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from logbroker.errors import ConfigurationError
+from logbroker.listeners import is_loopback
 from logbroker.schemas.rest.errors import RequestRejected
 
 REREAD_S: Final = 1.0
@@ -165,16 +165,6 @@ def allowed_hosts(listen_host: str, further: Iterable[str]) -> frozenset[str] | 
     if is_loopback(listen_host):
         return named | LOOPBACK_HOSTS | {listen_host.lower()}
     return named or None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _host_name(host: str) -> str:

@@ -64,7 +64,9 @@ def test_a_registered_address_that_is_none_is_rejected(text: str) -> None:
 
 
 def test_listen_is_one_plaintext_listener(tmp_path: Path) -> None:
-    config = BrokerConfig(tmp_path, host="0.0.0.0", port=9, advertised_host="log.example")
+    config = BrokerConfig(
+        tmp_path, host="0.0.0.0", port=9, advertised_host="log.example", insecure=True
+    )
     assert config.served_listeners == (
         ListenerConfig("PLAINTEXT", PLAINTEXT, "0.0.0.0", 9, "log.example"),
     )
@@ -73,4 +75,4 @@ def test_listen_is_one_plaintext_listener(tmp_path: Path) -> None:
 def test_each_listener_on_every_address_needs_one_for_its_clients(tmp_path: Path) -> None:
     listeners = parse_listeners("PLAINTEXT://127.0.0.1:1,OUT://:2", "OUT:PLAINTEXT")
     with pytest.raises(ConfigurationError, match="advertised_listeners has no address for OUT"):
-        BrokerConfig(tmp_path, listeners=listeners)
+        BrokerConfig(tmp_path, listeners=listeners, insecure=True)

@@ -17,7 +17,7 @@ def settings_of(*arguments: str, **environment: str) -> tuple[int, dict[str, Any
     @listener_options
     def command(**options: Any) -> None:
         taken.update(take_listener_settings(options))
-        assert not options
+        assert options == {"insecure": False}
 
     env = {f"LOGBROKER_{name}": value for name, value in environment.items()}
     return CliRunner().invoke(command, arguments, env=env).exit_code, taken
