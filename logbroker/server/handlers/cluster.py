@@ -187,6 +187,11 @@ class ClusterHandlers:
         view = self._view_for(connection)
         wanted = request.topics
         if wanted is None:
+            if request.include_topic_authorized_operations or (
+                request.include_cluster_authorized_operations
+            ):
+                # The guard adds the operations of one client, so the response cannot be shared.
+                return _response(view, [_describe(topic, view) for topic in view.topics.values()])
             cached = self._all_topics.get(connection.listener)
             if cached is None or cached.view is not view:
                 cached = self._all_topics[connection.listener] = CachedMetadata(view)

@@ -112,6 +112,26 @@ def test_every_partition_has_its_leader_or_an_error(
             assert events.topic_id == EVENTS.topic_id
 
 
+@pytest.mark.parametrize("of", ["topic", "cluster"])
+@pytest.mark.parametrize("topics", [(), (EVENTS, OTHER)])
+def test_all_topics_are_described_with_the_operations_of_the_client(
+    broker: Broker, connection: RawConnection, of: str, topics: tuple[Topic, ...]
+) -> None:
+    view = follow(broker, THERE, *topics)
+    broker._membership._queue_view(replace(view, topics={each.name: each for each in topics}))
+    broker._loop._turn()
+    request = MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=of == "topic",
+        include_cluster_authorized_operations=of == "cluster",
+    )
+    connection.send(request, 8)
+    broker._loop._turn()
+    answer = connection.receive(MetadataResponse, 8)[1]
+    assert [each.name for each in answer.topics] == [each.name for each in topics]
+
+
 def test_a_response_is_from_the_view_applied_last(
     broker: Broker, connection: RawConnection
 ) -> None:
