@@ -34,9 +34,34 @@ _DEPENDENCIES: Final = (
 )
 
 
+_CONNECT: Final = (
+    f"org.apache.kafka:connect-runtime:{VERSION}",
+    f"org.apache.kafka:connect-file:{VERSION}",
+    f"org.apache.kafka:connect-mirror:{VERSION}",
+    "org.slf4j:slf4j-reload4j:1.7.36",
+)
+
+
 def require_kafka() -> Path:
     """Return the folder of the jars. Skip the test if Maven Central is unreachable."""
     return require_jars(f"kafka-{VERSION}", _DEPENDENCIES, java_least=JAVA_LEAST)
+
+
+def require_connect() -> Path:
+    """Return the folder of Kafka Connect's jars, with its file connectors and MirrorMaker 2."""
+    return require_jars(f"kafka-connect-{VERSION}", _CONNECT, java_least=JAVA_LEAST)
+
+
+def java_command(jars: Path, folder: Path, main_class: str) -> list[str]:
+    """Return the command of a program in `jars`, which logs to standard error."""
+    configuration = folder / "log4j.properties"
+    configuration.write_text(LOG4J_TO_STDERR)
+    return [
+        find_java(),
+        *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        f"-Dlog4j.configuration=file:{configuration}",
+        *("-cp", f"{jars}/*", main_class),
+    ]
 
 
 @dataclass(frozen=True)
@@ -125,29 +150,27 @@ class KafkaServer:
         self._ports = free_ports(2)
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties().items()))
-        (self._folder / "log4j.properties").write_text(LOG4J_TO_STDERR)
         storage = ["format", "--config", str(properties), "--cluster-id", _CLUSTER_ID]
         subprocess.run(
-            [*self._java("kafka.tools.StorageTool"), *storage, *self._scram_users()],
+            [
+                *java_command(self._jars, self._folder, "kafka.tools.StorageTool"),
+                *storage,
+                *self._scram_users(),
+            ],
             check=True,
             capture_output=True,
             timeout=DEADLINE_S,
         )
 
     def _launch(self) -> None:
-        command = [*self._java("kafka.Kafka"), str(self._folder / "server.properties")]
+        command = [
+            *java_command(self._jars, self._folder, "kafka.Kafka"),
+            str(self._folder / "server.properties"),
+        ]
         with (self._folder / "server.log").open("wb") as file:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
-
-    def _java(self, main_class: str) -> list[str]:
-        return [
-            find_java(),
-            *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            f"-Dlog4j.configuration=file:{self._folder}/log4j.properties",
-            *("-cp", f"{self._jars}/*", main_class),
-        ]
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
