@@ -29,6 +29,7 @@ from benchmarks import (
     mirror_copy,
     nightly_load,
     record_decoding,
+    record_validation,
     replay_cost,
     rule_matching,
     schema_lookups,
@@ -44,6 +45,7 @@ Measure = Callable[[Scale, Path], list[Line]]
 
 GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "produce": ("Produce, raw load, 200-byte messages, one partition", broker_produce.measure),
+    "validation": ("Validation of records before they are stored", record_validation.measure),
     "fetch": ("Fetch from page cache, raw load", broker_fetch.measure),
     "cluster": ("Brokers of one cluster on this machine", cluster_scaling.measure),
     "rebalance": (

@@ -17,7 +17,7 @@ from logbroker.records.batch import COMPRESSION_MASK, HEADER_BYTES
 from logbroker.records.compression import Codec, decompress
 from logbroker.records.record import RECORDS_BYTES_MAX
 
-RATIO_MAX: Final = 100
+RATIO_MAX: Final = 20
 """The largest ratio of decompressed to compressed records above `PLAIN_BYTES_ALLOWED`."""
 
 PLAIN_BYTES_ALLOWED: Final = 16 * 2**20
