@@ -52,6 +52,14 @@ class FetchFailed(ClientError):
     """A partition cannot be read, or its data is corrupt."""
 
 
+class DamagedFraming(FetchFailed):
+    """The batch at `offset` has an unknown format or a wrong length, so its end is unknown."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        self.offset = offset
+        super().__init__(message)
+
+
 class OffsetGone(ClientError):
     """An offset is below the log start offset, or above the log end offset."""
 

@@ -9,8 +9,9 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from logbroker.client.errors import OffsetGone, UnknownTopic
+from logbroker.client.errors import DamagedFraming, OffsetGone, UnknownTopic
 from logbroker.client.raw import RawCluster, RawReader, TopicPartition
+from logbroker.client.raw.unreadable_batches import next_readable
 from spark_jobs.decode import DecodedChunk, UnreadableBatch, decode
 from spark_jobs.decode.columns import arrow_schema, timestamps
 from spark_jobs.log.client_errors import translate_client_errors
@@ -46,7 +47,7 @@ def read_range(
         DataLost: offsets of the range, or the topic, are gone, or a batch cannot be read, and
             `losses` allows none.
         SourceFailed: the log did not answer for `timeout_s`, rejected a request, or is so damaged
-            that the next batch cannot be located.
+            that its batches are not consecutive.
     """
     tp = TopicPartition(wanted.topic, wanted.partition)
     at, end = wanted.start, wanted.end
@@ -72,6 +73,13 @@ def read_range(
                 else:
                     at = _skip_batch(replace(wanted, start=at), bad, losses)
                     end = wanted.end
+            except DamagedFraming as bad:
+                behind = next_readable(cluster, tp, at, wanted.end)
+                if behind == at:
+                    raise
+                losses.add(replace(wanted, start=at, end=behind), str(bad))
+                _log.warning("skipping offsets %s to %s of %s: %s", at, behind - 1, tp, bad)
+                at, end = behind, wanted.end
             except OffsetGone as gone:
                 at = _skip_deleted(replace(wanted, start=at), gone, losses)
                 end = wanted.end

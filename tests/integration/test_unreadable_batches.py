@@ -7,7 +7,10 @@ import httpx
 import pytest
 from confluent_kafka import OFFSET_BEGINNING
 
+from app.config import Settings
 from app.domain.model import OffsetRange, Window
+from app.log.browser import BrowseQuery, LogBrowser, MessageOrder
+from app.log.inspection import LogInspector
 from app.log.reader import ReplayReader
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.audit.audit_log import AuditLog
@@ -17,6 +20,9 @@ from logbroker.client.raw.unreadable_batches import SkippedBatch, inspect_log
 from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.records.record import NewRecord, encode_batch
 from logbroker.registry.zookeeper.lease import SessionLease
+from spark_jobs.log.reading import read_range
+from spark_jobs.offsets.ranges import Losses
+from spark_jobs.offsets.ranges import OffsetRange as TaskRange
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
 from tests.support.kafka.broker_process import BrokerProcess
@@ -138,6 +144,20 @@ def test_the_live_path_delivers_what_is_around_damaged_batches(
         assert (ready.status_code, ready.json()) == (200, {"status": "ok"})
 
 
+@pytest.mark.parametrize("order", MessageOrder)
+def test_the_browser_shows_what_is_around_damaged_batches(
+    damaged_log: BrokerProcess, order: MessageOrder
+) -> None:
+    settings = Settings(bootstrap_servers=damaged_log.bootstrap_servers)
+    query = BrowseQuery("orders", order=order, limit=100)
+    requests = LogInspector(settings).requests
+    with closing(LogBrowser(settings, requests, time_s_max=DEADLINE_S)) as browser:
+        page = browser.browse(query)
+    offsets = [message.offset for message in page.messages]
+    assert sorted(offsets) == READABLE
+    assert "cannot be read: its CRC does not match" in str(page.gaps)
+
+
 def test_the_audit_reads_what_is_around_damaged_batches(damaged_log: BrokerProcess) -> None:
     with AuditLog(damaged_log.bootstrap_servers, "orders", 0, {}) as log:
         assert [entry.offset for entry in log.entries()] == READABLE
@@ -165,3 +185,14 @@ def test_a_consumer_of_messages_gets_one_error_for_each_damaged_batch(
     assert offsets == READABLE
     assert len(failures) == len(DAMAGES)
     assert "offsets 4 to 7 are skipped" in str(failures[0])
+
+
+def test_a_spark_task_reads_what_is_around_damaged_batches(damaged_log: BrokerProcess) -> None:
+    properties = {"bootstrap.servers": damaged_log.bootstrap_servers}
+    wanted = TaskRange("orders", 0, 0, READABLE[-1] + 1)
+    losses = Losses(are_allowed=True)
+    batches = read_range(properties, wanted, columns=["offset"], losses=losses)
+    assert [offset.as_py() for batch in batches for offset in batch.column(0)] == READABLE
+    assert [(each.start, each.end) for each in losses.ranges] == [
+        (start, start + BATCH) for start in range(BATCH, READABLE[-1], 2 * BATCH)
+    ]

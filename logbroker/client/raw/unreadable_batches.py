@@ -73,6 +73,18 @@ def inspect_log(
         return _Search(cluster, TopicPartition(*tp)).inspect(offset, until, rejected)
 
 
+def next_readable(cluster: RawCluster, tp: TopicPartition, offset: int, until: int) -> int:
+    """Return the offset behind the unreadable batches at `offset`, at most `until`; blocks.
+
+    It is `offset` if the batch there can be read.
+
+    Raises:
+        ClientError: the log does not answer.
+    """
+    found = _Search(cluster, TopicPartition(*tp)).inspect(offset, until, None).unreadable
+    return min(found[-1].end, until) if found else offset
+
+
 class _Search:
     """A search in one partition."""
 

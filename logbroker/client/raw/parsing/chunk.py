@@ -3,7 +3,7 @@
 import struct
 from typing import Final, NamedTuple
 
-from logbroker.client.errors import FetchFailed
+from logbroker.client.errors import DamagedFraming, FetchFailed
 from logbroker.records.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC_V2
 from logbroker.wire.fetch_client import AbortedTransaction
 
@@ -41,10 +41,12 @@ class Cut(NamedTuple):
 def cut_to_range(records: memoryview, start: int, end: int) -> Cut:
     """Return the whole batches of `records` that overlap the offsets `[start, end)`.
 
-    A truncated batch at the end is ignored. If `next_offset` equals `start`, there is no batch.
+    The result ends before a damaged batch that is not the first one. A truncated batch at the end
+    is ignored. If `next_offset` equals `start`, there is no batch.
 
     Raises:
-        FetchFailed: a batch has an old format, or the batches are not consecutive.
+        DamagedFraming: the first batch has another format, or a wrong length.
+        FetchFailed: the batches are not consecutive.
     """
     first_byte = position = 0
     next_offset = start
@@ -52,11 +54,16 @@ def cut_to_range(records: memoryview, start: int, end: int) -> Cut:
     while size - position >= HEADER_BYTES:
         base_offset, batch_length, magic, last_delta = _FIELDS.unpack_from(records, position)
         if batch_length < HEADER_BYTES - LENGTH_PREFIX_BYTES or last_delta < 0:
-            raise FetchFailed(f"malformed batch at offset {next_offset}")
+            if next_offset > start:
+                break
+            raise DamagedFraming(next_offset, f"malformed batch at offset {next_offset}")
         if magic != MAGIC_V2:
-            raise FetchFailed(
+            if next_offset > start:
+                break
+            raise DamagedFraming(
+                start,
                 f"offset {base_offset} has message format {magic}; supported: {MAGIC_V2},"
-                " as written by Kafka 0.11 and later"
+                " as written by Kafka 0.11 and later",
             )
         batch_end = position + LENGTH_PREFIX_BYTES + batch_length
         if batch_end > size:

@@ -126,6 +126,15 @@ def test_a_length_that_no_batch_has_is_refused() -> None:
         cut_to_range(memoryview(broken), 0, 8)
 
 
+@pytest.mark.parametrize(("place", "octets"), [(16, b"\x07"), (8, b"\0\0\0\x30")])
+def test_batches_before_a_damaged_one_are_kept(place: int, octets: bytes) -> None:
+    broken = bytearray(batch(2, 2))
+    broken[place : place + len(octets)] = octets
+    content = batch(0, 2) + broken
+
+    assert cut_to_range(memoryview(content), 0, 8) == Cut(0, len(batch(0, 2)), 2)
+
+
 def test_offsets_that_go_back_are_refused() -> None:
     content = b"".join([batch(5, 2), batch(6, 2)])
 
