@@ -176,7 +176,8 @@ def _plausible_header(start: bytes, position: int, size: int) -> BatchHeader:
 
 def describe_batch(position: int, header: BatchHeader, *, crc_is_right: bool) -> str:
     """Return one line of `name=value` for a batch; offset ranges include their end."""
-    times = f"{_time(header.base_timestamp)}..{_time(header.max_timestamp)}"
+    first = "unknown" if header.has_delete_horizon else _time(header.base_timestamp)
+    times = f"{first}..{_time(header.max_timestamp)}"
     fields = {
         "offsets": f"{header.base_offset}..{header.last_offset}",
         "position": position,
@@ -190,6 +191,8 @@ def describe_batch(position: int, header: BatchHeader, *, crc_is_right: bool) ->
         "control": "yes" if header.is_control else "no",
         "crc": f"{header.crc:08x}:{'right' if crc_is_right else 'wrong'}",
     }
+    if header.has_delete_horizon:
+        fields["delete_horizon"] = _time(header.base_timestamp)
     return " ".join(f"{name}={value}" for name, value in fields.items())
 
 

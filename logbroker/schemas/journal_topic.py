@@ -59,9 +59,7 @@ def ensure_topic(
 
 
 def _create(admin: AdminClient, topic: str, replication_factor: int, timeout_s: float) -> None:
-    # No cleanup policy is set: "delete" is the default everywhere, and the only one logbroker has.
-    settings = {name: KEPT_FOR_EVER[name] for name in ("retention.ms", "retention.bytes")}
-    settings["max.message.bytes"] = str(RECORD_BYTES_MAX)
+    settings = {**KEPT_FOR_EVER, "max.message.bytes": str(RECORD_BYTES_MAX)}
     new = NewTopic(topic, 1, replication_factor, config=settings)
     outcome = admin.create_topics([new], operation_timeout=timeout_s, request_timeout=timeout_s)
     try:

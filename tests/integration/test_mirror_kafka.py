@@ -40,7 +40,7 @@ def test_records_go_from_apache_kafka_and_to_it(
 ) -> None:
     kafka = ClusterClient(apache_kafka.bootstrap_servers)
     ours = ClusterClient(broker.bootstrap_servers)
-    # Our brokers know no such setting as the last one.
+    # The last setting has one possible value at our brokers, and it is another one.
     kafka.make_topic(TOPIC, PARTITIONS, retention_ms="-1", index_interval_bytes="8192")
     kafka.write(TOPIC, made_in("kafka", 300))
     aborted_and_committed(kafka)

@@ -5,9 +5,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from logbroker.cli.dump import dump
-from logbroker.records.batch import stamp_append_time
+from logbroker.records.batch import read_header, stamp_append_time
 from logbroker.records.compression import Codec
 from logbroker.records.record import NewRecord, encode_batch
+from logbroker.storage.domain.compaction import CompactionRules, KeyOffsets, compact_batch
 
 BASE = 1000
 NOW_MS = 1_700_000_000_000
@@ -96,6 +97,23 @@ def test_a_batch_is_printed_in_one_line(tmp_path: Path) -> None:
         "timestamps=2023-11-14T22:13:20.000Z..2023-11-14T22:13:21.500Z time=CreateTime "
         f"leader_epoch=5 producer=4711/2/30 control=no crc={crc}:right"
     )
+
+
+def test_the_delete_horizon_of_a_compacted_batch_is_printed(tmp_path: Path) -> None:
+    records = [NewRecord(NOW_MS, b"gone", None), NewRecord(NOW_MS + 5, b"kept", b"value")]
+    batch = encode_batch(records)
+    header = read_header(batch)
+    rules = CompactionRules(KeyOffsets(1024, b""), NOW_MS, 1_000)
+    rules.keys.add_batch(header, batch)
+    compacted = compact_batch(header, batch, rules, keeps_header=False)
+    assert compacted is not None
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(compacted)
+    result = CliRunner().invoke(dump, [str(path), "--records"])
+    assert "timestamps=unknown..2023-11-14T22:13:20.005Z" in result.output
+    assert "delete_horizon=2023-11-14T22:13:21.000Z" in result.output
+    assert 'timestamp=2023-11-14T22:13:20.000Z key="gone" value=null' in result.output
+    assert result.exit_code == 0
 
 
 def test_append_times_and_out_of_range_times_are_printed(tmp_path: Path) -> None:
