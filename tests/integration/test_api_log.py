@@ -44,7 +44,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "log") as broker:
         servers = broker.serve().bootstrap_servers
         log = WrittenLog(servers)
-        log.make_topic("clicks", 2, retention_ms="-1")
+        any_time = str(2**63 - 1)
+        log.make_topic("clicks", 2, retention_ms="-1", message_timestamp_after_max_ms=any_time)
         log.make_topic("empty")
         log.publish(
             "clicks",
