@@ -169,7 +169,8 @@ def test_impossible_policies_are_rejected(broker: BrokerProcess) -> None:
 def test_a_broker_killed_in_compactions_keeps_the_last_values(tmp_path: Path) -> None:
     options = ("--cleaner-backoff-s", "0.05", "--file-delete-delay-s", "3600")
     with BrokerProcess(tmp_path / "log", *options) as broker:
-        broker.serve().make_topic("t", 1, **SETTINGS)
+        # Each round fills several segments.
+        broker.serve().make_topic("t", 1, **{**SETTINGS, "segment_bytes": "4096"})
         last: Values = {}
         for number in range(4):
             seen = replaced_segments(broker, "t")
