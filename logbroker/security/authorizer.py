@@ -26,6 +26,7 @@ CACHED_NAME_MAX: Final = 249
 """The length of a topic's name. Other names may have 32,767 characters, which would fill memory."""
 
 _Entries = dict[str, list[Acl]]
+_Decisions = dict[tuple[Principal, str, AclOperation, AclResourceType, str], bool]
 
 
 class AclIndex:
@@ -73,7 +74,7 @@ NO_ACLS: Final = AclIndex()
 
 
 class Authorizer:
-    """Decides by a set of ACLs that is replaced as a whole; used by the loop's thread only.
+    """Decides by a set of ACLs that is replaced as a whole; safe on any thread.
 
     A denial outweighs a permission. A resource without any ACL is closed, unless
     `allow_if_no_acl` (Kafka's `allow.everyone.if.no.acl.found`). Super users may do everything.
@@ -84,18 +85,17 @@ class Authorizer:
     ) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        self._index = NO_ACLS
-        self._decisions: dict[tuple[Principal, str, AclOperation, AclResourceType, str], bool] = {}
+        # Replaced together, so that no decision by older ACLs is cached for newer ones.
+        self._state: tuple[AclIndex, _Decisions] = NO_ACLS, {}
 
     @property
     def acls(self) -> AclIndex:
         """The ACLs that decide now."""
-        return self._index
+        return self._state[0]
 
     def use(self, index: AclIndex) -> None:
         """Decide by `index` from now on."""
-        self._index = index
-        self._decisions.clear()
+        self._state = index, {}
 
     def is_super_user(self, principal: Principal) -> bool:
         """Return whether `principal` may do everything."""
@@ -111,14 +111,15 @@ class Authorizer:
     ) -> bool:
         """Return whether `principal`, connected from `host`, may do `operation`."""
         key = (principal, host, operation, resource_type, name)
-        decision = self._decisions.get(key)
+        index, decisions = self._state
+        decision = decisions.get(key)
         if decision is None:
-            decision = self._decide(*key)
+            decision = self._decide(index, *key)
             if len(name) > CACHED_NAME_MAX:
                 return decision
-            if len(self._decisions) >= DECISIONS_MAX:
-                self._decisions.clear()
-            self._decisions[key] = decision
+            if len(decisions) >= DECISIONS_MAX:
+                decisions.clear()
+            decisions[key] = decision
         return decision
 
     def is_allowed_for_any(
@@ -133,7 +134,7 @@ class Authorizer:
             return True
         matching = [
             acl
-            for acl in self._index.of_type(resource_type)
+            for acl in self.acls.of_type(resource_type)
             if _names(acl, principal, host) and acl.operation in (operation, AclOperation.ALL)
         ]
         denied = [acl for acl in matching if acl.permission == Permission.DENY]
@@ -157,6 +158,7 @@ class Authorizer:
 
     def _decide(
         self,
+        index: AclIndex,
         principal: Principal,
         host: str,
         operation: AclOperation,
@@ -165,7 +167,7 @@ class Authorizer:
     ) -> bool:
         if principal in self._super_users:
             return True
-        acls = list(self._index.find(resource_type, name))
+        acls = list(index.find(resource_type, name))
         if not acls:
             return self._allow_if_no_acl
         granting = {AclOperation.ALL, *GRANTED_BY.get(operation, (operation,))}

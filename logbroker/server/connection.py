@@ -131,6 +131,7 @@ class Connection:
         self._is_loading = False
         self._is_blocked = False
         self._is_postponed = False
+        self._is_held = False
         self._is_resuming = False
         self._events = READ
         loop.register(sock, READ, self._handle_events)
@@ -139,6 +140,32 @@ class Connection:
         """Handle the frames from `start` on in a later turn, before more bytes are read."""
         self.buffer.return_frames(start)
         self._is_postponed = True
+
+    def hold_frames(self, start: int) -> None:
+        """Handle the frames from `start` on after `release_frames`, not in the next turn."""
+        self.postpone_frames(start)
+        self._is_held = True
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether frames wait for `release_frames`."""
+        return self._is_held
+
+    def release_frames(self) -> None:
+        """Handle the held frames in a later turn."""
+        self._is_held = False
+        if self.is_open:
+            self._update_events()
+
+    def fail_request(self, error: Exception) -> None:
+        """Close the connection, because a request cannot be handled."""
+        if isinstance(error, ProtocolViolation):
+            self._counters.connections_protocol_errors += 1
+            self.close(str(error))
+        else:
+            # A defect of the broker closes only the connection of the request.
+            log.error("request failed peer=%s client=%r", self.peer, self.client_id, exc_info=error)
+            self.close("internal error")
 
     def forget_permissions(self) -> None:
         """Check the topics of later requests again, because the ACLs have changed."""
@@ -228,13 +255,8 @@ class Connection:
         try:
             frames = self.buffer.pop_frames()
             self._dispatcher.dispatch(self, frames)
-        except ProtocolViolation as violation:
-            self._counters.connections_protocol_errors += 1
-            self.close(str(violation))
-        except Exception:
-            # A defect of the broker closes only the connection of the request.
-            log.exception("request failed peer=%s client=%r", self.peer, self.client_id)
-            self.close("internal error")
+        except Exception as error:
+            self.fail_request(error)
 
     def _send_output(self) -> bool:
         """Send; returns whether the socket is full or the turn's share is used up."""
@@ -320,7 +342,8 @@ class Connection:
         # Unsent parts count too: a span in the queue takes some memory.
         in_flight = len(self.responses) + len(self._output)
         is_full = in_flight >= self._in_flight_max or self._output_bytes > OUTPUT_BYTES_MAX
-        if self._is_postponed and not is_full and not self._is_resuming:
+        is_due = self._is_postponed and not self._is_held
+        if is_due and not is_full and not self._is_resuming:
             self._is_resuming = True
             self._loop.call_soon(self._handle_postponed)
         reads = not is_full and not self._is_postponed and not self.buffer.is_starved

@@ -12,6 +12,7 @@ from logbroker.server.authorization.guards import Finish, Forbidden
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.handlers.cluster import CachedMetadata
+from logbroker.server.handlers.group_admin import LazyResponse
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.produce import ProduceHandler
@@ -36,6 +37,15 @@ It calls the callback once, on the loop's thread, immediately or minutes later.
 
 PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 FETCH_KEY: Final = int(ApiKey.FETCH)
+
+LARGE_BYTES: Final = 2 * 1024
+"""A larger request is decoded on another thread: some hundred items take milliseconds."""
+
+SIZE_BYTES: Final = 4
+"""The size prefix of a frame."""
+
+BY_VIEW: Final = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CONFIGS})
+"""Requests that need only the cluster's view, which is immutable: any thread may handle them."""
 
 REQUESTS_PER_TURN: Final = 16
 """The maximum of requests other than Produce that one connection gets handled per turn: one read
@@ -91,6 +101,8 @@ class RequestDispatcher:
             # The gate opens, or goes, between two frames of one read.
             if connection.gate is None or connection.gate.admit(view[start:end]):
                 self._dispatch_admitted(connection, view, [(start, end)])
+            if connection.is_holding:
+                return
 
     def _dispatch_admitted(
         self, connection: Connection, view: memoryview, frames: list[tuple[int, int]]
@@ -108,46 +120,95 @@ class RequestDispatcher:
             handled += 1
             if api_key == FETCH_KEY:
                 self._fetch.handle(connection, view, start, end)
+            elif end - start > LARGE_BYTES and api_key != ApiKey.API_VERSIONS:
+                connection.hold_frames(end + SIZE_BYTES)
+                self._handle_large(connection, view[start:end])
+                break
             else:
                 self._handle_other(connection, view[start:end])
         self._produce.end_run()
+
+    def _handle_large(self, connection: Connection, frame: memoryview) -> None:
+        """Decode a request and encode its response on other threads, since both take long.
+
+        Later requests of the connection wait until this one is handled.
+        """
+        header, body = read_request_header(frame)
+        connection.client_id = header.client_id
+        self._counters.requests[header.api_key] += 1
+        answer = _Answer(connection, connection.responses.add(), header, self._loop.now_s)
+        copy = memoryview(bytes(frame))
+
+        def decoded(request: Any) -> None:
+            if not connection.is_open:
+                return
+            try:
+                if isinstance(request, Exception):
+                    raise request
+                self._handle_decoded(answer, request, is_large=True)
+            except Exception as error:
+                connection.fail_request(error)
+            connection.release_frames()
+
+        self._read_pool.submit(lambda: decode_message(header, copy, body), decoded)
 
     def _handle_other(self, connection: Connection, frame: memoryview) -> None:
         header, body = read_request_header(frame)
         connection.client_id = header.client_id
         self._counters.requests[header.api_key] += 1
         if header.api_key == ApiKey.API_VERSIONS:
-            connection.responses.add().complete([encode_api_versions_response(header, frame, body)])
-            self._count_response(header, self._loop.now_s, Counter())
+            response = connection.responses.add()
+            response.complete([encode_api_versions_response(header, frame, body)])
+            self._count_response(_Answer(connection, response, header, self._loop.now_s), Counter())
             return
         request = decode_message(header, frame, body)
-        api_key = ApiKey(header.api_key)
+        answer = _Answer(connection, connection.responses.add(), header, self._loop.now_s)
+        self._handle_decoded(answer, request, is_large=False)
+
+    def _handle_decoded(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
+        api_key = ApiKey(answer.header.api_key)
+        if is_large and api_key in BY_VIEW:
+            self._read_pool.submit(
+                lambda: self._handle_on(answer, request, is_large=True), answer.fail_if_error
+            )
+        else:
+            self._handle_on(answer, request, is_large=is_large)
+
+    def _handle_on(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
+        """Check and handle a request on the current thread."""
+        connection, api_key = answer.connection, ApiKey(answer.header.api_key)
         client = Client(connection.principal, connection.client_host)
         verdict = self._guards.check(api_key, client, request)
+        finish = None if isinstance(verdict, Forbidden) else verdict
+
+        def respond(message: Any) -> None:
+            if isinstance(message, LazyResponse):
+                self._encode_elsewhere(answer, message.build, finish)
+            elif is_large or _is_expensive(message, answer.header):
+                self._encode_elsewhere(answer, lambda: message, finish)
+            else:
+                self._respond(answer, _finished(message, finish))
+
         if isinstance(verdict, Forbidden):
-            self._respond(connection.responses.add(), header, verdict.message, self._loop.now_s)
+            respond(verdict.message)
         elif (blocking := self._handlers.blocking.get(api_key)) is not None:
-            self._handle_blocking(connection, header, lambda: blocking(request), verdict)
-        elif (async_handler := self._handlers.asynchronous.get(api_key)) is not None:
-            self._handle_async(connection, header, request, async_handler, verdict)
+            self._encode_elsewhere(answer, lambda: blocking(request), finish)
+        elif (handler := self._handlers.asynchronous.get(api_key)) is not None:
+            handler(request, connection, respond)
         else:
-            message = _finished(self._handlers.immediate[api_key](request), verdict)
-            self._respond(connection.responses.add(), header, message, self._loop.now_s)
+            respond(self._handlers.immediate[api_key](request))
 
-    def _respond(
-        self, response: PendingResponse, header: RequestHeader, message: Any, began_s: float
-    ) -> None:
-        response.complete([encode_message(header, message)])
-        self._count_response(header, began_s, _error_codes(message, header))
+    def _respond(self, answer: "_Answer", message: Any) -> None:
+        answer.response.complete([encode_message(answer.header, message)])
+        self._count_response(answer, _error_codes(message, answer.header))
+        # The end of the current turn sends it.
+        self.touched.add(answer.connection)
 
-    def _handle_blocking(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        call: Callable[[], Any],
-        finish: Finish | None,
+    def _encode_elsewhere(
+        self, answer: "_Answer", call: Callable[[], Any], finish: Finish | None
     ) -> None:
-        response, began_s = connection.responses.add(), self._loop.now_s
+        """Encode the response that `call` returns on another thread, then send it."""
+        header = answer.header
 
         def work() -> tuple[bytes, Counter[int]]:
             message = _finished(call(), finish)
@@ -155,37 +216,38 @@ class RequestDispatcher:
 
         def done(result: tuple[bytes, Counter[int]] | Exception) -> None:
             if isinstance(result, Exception):
-                log.error("%s failed", ApiKey(header.api_key).name, exc_info=result)
-                connection.close("internal error")
+                answer.connection.fail_request(result)
                 return
             encoded, codes = result
-            response.complete([encoded])
-            self._count_response(header, began_s, codes)
-            connection.send()
+            answer.response.complete([encoded])
+            self._count_response(answer, codes)
+            answer.connection.send()
 
         self._read_pool.submit(work, done)
 
-    def _handle_async(
-        self,
-        connection: Connection,
-        header: RequestHeader,
-        request: Any,
-        handler: AsyncHandler,
-        finish: Finish | None,
-    ) -> None:
-        response, began_s = connection.responses.add(), self._loop.now_s
-
-        def respond(message: Any) -> None:
-            self._respond(response, header, _finished(message, finish), began_s)
-            # The end of the current turn sends it.
-            self.touched.add(connection)
-
-        handler(request, connection, respond)
-
-    def _count_response(self, header: RequestHeader, began_s: float, codes: Counter[int]) -> None:
-        self._counters.request_seconds[header.api_key].observe(time.monotonic() - began_s)
+    def _count_response(self, answer: "_Answer", codes: Counter[int]) -> None:
+        api_key = answer.header.api_key
+        self._counters.request_seconds[api_key].observe(time.monotonic() - answer.began_s)
         for code, times in codes.items():
-            self._counters.count_error(header.api_key, code, times)
+            self._counters.count_error(api_key, code, times)
+
+
+class _Answer(NamedTuple):
+    """The response to one request, which is pending."""
+
+    connection: Connection
+    response: PendingResponse
+    header: RequestHeader
+    began_s: float
+
+    def fail_if_error(self, result: object) -> None:
+        """Close the connection if `result` is the error of a call on another thread."""
+        if isinstance(result, Exception):
+            self.connection.fail_request(result)
+
+
+def _is_expensive(message: Any, header: RequestHeader) -> bool:
+    return isinstance(message, CachedMetadata) and message.is_expensive(header.api_version)
 
 
 def _finished(message: Any, finish: Finish | None) -> Any:

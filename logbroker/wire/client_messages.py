@@ -24,8 +24,7 @@ from kafka.protocol.sasl import (
 )
 
 from logbroker.errors import MalformedRequest
-from logbroker.wire.frame_reader import FrameReader
-from logbroker.wire.schema import Structure, validate_frame
+from logbroker.wire.schema import BoundedReader, Structure, validate_frame
 
 RESPONSES: Final[dict[Any, Any]] = {
     ApiVersionsRequest: ApiVersionsResponse,
@@ -73,7 +72,8 @@ def decode_client_response(request: Any, version: int, frame: memoryview) -> Any
     """
     response = RESPONSES[request]
     flexible = response.flexible_version_q(version)
-    reader = FrameReader(frame, 0, len(frame), is_flexible=flexible)
+    # Every item takes at least a byte.
+    reader = BoundedReader(frame, 0, is_flexible=flexible, items_max=len(frame))
     reader.read_fields(_CORRELATION_ID)
     reader.skip_tags()
     body = frame[reader.position :]

@@ -50,13 +50,29 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from logbroker.errors import MalformedRequest
 from logbroker.wire.apis import ApiKey, is_flexible
-from logbroker.wire.frame_reader import FrameReader
 from logbroker.wire.primitives import EMPTY_TAGS
 from logbroker.wire.request import RequestHeader
-from logbroker.wire.schema import Structure, validate_frame
+from logbroker.wire.schema import BoundedReader, Structure, validate_frame
+
+FETCHED_GROUPS_MAX: Final = 1_000
+"""The groups of an OffsetFetch request."""
 
 BODY_BYTES_MAX: Final = 2**20
 """Enough for ten thousand topics; two hostile bytes can cost one object and 1.5 us."""
+
+ITEMS_MAX: Final = 25_000
+"""The items of all arrays of a request: twice the partitions that a broker has by default."""
+
+ITEMS_MAX_OF: Final = {
+    ApiKey.DESCRIBE_GROUPS: 5_000,
+    ApiKey.FIND_COORDINATOR: 5_000,
+    ApiKey.DESCRIBE_CONFIGS: 5_000,
+    ApiKey.OFFSET_COMMIT: 10_000,
+    ApiKey.OFFSET_FETCH: 10_000,
+    ApiKey.OFFSET_DELETE: 10_000,
+    ApiKey.DELETE_GROUPS: 1_000,
+}
+"""Lower limits of requests whose items cost more."""
 
 REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.LIST_OFFSETS: ListOffsetsRequest,
@@ -103,19 +119,26 @@ def decode_message(header: RequestHeader, frame: memoryview, offset: int) -> Any
     It does not reference `frame`; its `version` is that of the header.
 
     Raises:
-        MalformedRequest: the body is truncated, invalid, or larger than `BODY_BYTES_MAX`.
+        MalformedRequest: the body is truncated or invalid, is larger than `BODY_BYTES_MAX`, or has
+            more items than allowed.
     """
     size = len(frame) - offset
     if size > BODY_BYTES_MAX:
         raise MalformedRequest(f"body of {size} bytes; allowed is {BODY_BYTES_MAX}")
     api_key = ApiKey(header.api_key)
     flexible = is_flexible(api_key, header.api_version)
-    reader = FrameReader(frame, offset, len(frame), is_flexible=flexible)
+    items_max = ITEMS_MAX_OF.get(api_key, ITEMS_MAX)
+    reader = BoundedReader(frame, offset, is_flexible=flexible, items_max=items_max)
     validate_frame(_structure(api_key, header.api_version), reader)
     try:
-        return REQUESTS[api_key].decode(frame[offset:], version=header.api_version)
+        request = REQUESTS[api_key].decode(frame[offset:], version=header.api_version)
     except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise MalformedRequest(f"{api_key.name} v{header.api_version}: {error}") from error
+    if api_key == ApiKey.OFFSET_FETCH and len(request.groups or ()) > FETCHED_GROUPS_MAX:
+        raise MalformedRequest(
+            f"OffsetFetch of {len(request.groups)} groups; allowed is {FETCHED_GROUPS_MAX}"
+        )
+    return request
 
 
 def encode_message(header: RequestHeader, message: Any) -> bytes:

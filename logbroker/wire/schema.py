@@ -21,7 +21,7 @@ from logbroker.wire.frame_reader import FrameReader
 Field = Mapping[str, Any]
 """A field of a schema: name, type, versions, nullableVersions and inner fields."""
 
-Check = Callable[[FrameReader], int]
+Check = Callable[["BoundedReader"], int]
 """Skips one field and returns the number of structures with tags in it."""
 
 _ERROR_CODE: Final = "ErrorCode"
@@ -42,6 +42,28 @@ COPIED_BYTES_MAX: Final = 64 * 2**20
 """The maximum that kafka-python copies for the tags of one request: about 10 ms of work."""
 
 
+class BoundedReader(FrameReader):
+    """A reader of a frame whose arrays may have `items_left` items in all."""
+
+    __slots__ = ("items_left",)
+
+    def __init__(
+        self, frame: memoryview, position: int, *, is_flexible: bool, items_max: int
+    ) -> None:
+        super().__init__(frame, position, len(frame), is_flexible=is_flexible)
+        self.items_left = items_max
+
+    def count_items(self, count: int) -> None:
+        """Take `count` items of an array from what is left.
+
+        Raises:
+            MalformedRequest: the frame has more items than allowed.
+        """
+        self.items_left -= count
+        if self.items_left < 0:
+            raise MalformedRequest(f"array of {count} items exceeds the limit of the request")
+
+
 class Structure:
     """The fields of one version of a structure, in wire order."""
 
@@ -53,7 +75,7 @@ class Structure:
         self._checks = [_check(field, version) for field in present]
         self.bytes_min = sum(FIXED_BYTES.get(field["type"], 1) for field in present)
 
-    def skip(self, reader: FrameReader) -> int:
+    def skip(self, reader: BoundedReader) -> int:
         """Skip the structure and return how many structures in it, itself included, have tags.
 
         Raises:
@@ -63,7 +85,7 @@ class Structure:
         return tagged + (reader.skip_tags() > 0)
 
 
-def validate_frame(structure: Structure, reader: FrameReader) -> None:
+def validate_frame(structure: Structure, reader: BoundedReader) -> None:
     """Check that the rest of the frame begins with `structure`.
 
     Raises:
@@ -94,7 +116,7 @@ def _check(field: Field, version: int) -> Check:
 
 
 def _fixed(size: int) -> Check:
-    def check(reader: FrameReader) -> int:
+    def check(reader: BoundedReader) -> int:
         reader.skip(size)
         return 0
 
@@ -102,7 +124,7 @@ def _fixed(size: int) -> Check:
 
 
 def _string(*, nullable: bool) -> Check:
-    def check(reader: FrameReader) -> int:
+    def check(reader: BoundedReader) -> int:
         if nullable:
             reader.read_nullable_string()
         else:
@@ -112,14 +134,15 @@ def _string(*, nullable: bool) -> Check:
     return check
 
 
-def _skip_bytes(reader: FrameReader) -> int:
+def _skip_bytes(reader: BoundedReader) -> int:
     reader.skip(reader.read_count(1))
     return 0
 
 
 def _array(item: Check, item_bytes_min: int, *, nullable: bool) -> Check:
-    def check(reader: FrameReader) -> int:
+    def check(reader: BoundedReader) -> int:
         count = (reader.read_nullable_count if nullable else reader.read_count)(item_bytes_min)
+        reader.count_items(count)
         return sum(item(reader) for _ in range(count))
 
     return check

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsRequest,
@@ -100,7 +101,7 @@ def test_a_group_that_is_named_many_times_is_described_once(connection: RawConne
 
 def test_offsets_requested_many_times_are_returned_once(connection: RawConnection) -> None:
     assert commit(connection, "readers") == 0
-    topics = [_GroupTopic(name="events", partition_indexes=[0] * NAMED)]
+    topics = [_GroupTopic(name="events", partition_indexes=[0] * (NAMED // 20))]
     groups = [_Group(group_id="readers", topics=topics) for _ in range(NAMED // 10)]
     answer = connection.ask(
         OffsetFetchRequest(groups=groups, require_stable=False), OffsetFetchResponse, 8
@@ -150,3 +151,79 @@ def fill(connections: list[RawConnection]) -> int:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             sent += connection.socket.send(bytes(2**20))
     return sent
+
+
+MANY = 20_000
+
+
+def metadata_of(count: int) -> Any:
+    """Return a request for this many missing topics."""
+    topics = [MetadataRequest.MetadataRequestTopic(name=f"t{n}") for n in range(count)]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def test_a_large_request_does_not_hold_up_other_clients(broker: BrokerProcess) -> None:
+    with (
+        RawConnection(broker.bootstrap_servers) as large,
+        RawConnection(broker.bootstrap_servers) as small,
+    ):
+        large.send(metadata_of(MANY), 9)
+        answered = 0
+        while not large.is_readable():
+            ask_metadata(small)
+            answered += 1
+        _, answer = large.receive(MetadataResponse, 9)
+    assert len(answer.topics) == MANY
+    assert answered > 5, "others are answered meanwhile"
+
+
+def test_a_request_after_a_large_one_finds_what_that_one_changed(
+    connection: RawConnection,
+) -> None:
+    padding = "p" * 4_000
+    wanted = _Topic.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=7, committed_leader_epoch=-1, committed_metadata=padding
+    )
+    for number in range(20):
+        wanted.committed_offset = number
+        request = OffsetCommitRequest(
+            group_id="readers",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[_Topic(name="events", partitions=[wanted])],
+        )
+        fetch = OffsetFetchRequest(
+            groups=[
+                _Group(
+                    group_id="readers",
+                    topics=[_GroupTopic(name="events", partition_indexes=[0])],
+                    member_id=None,
+                    member_epoch=-1,
+                )
+            ],
+            require_stable=False,
+        )
+        connection.socket.sendall(connection.encode(request, 8) + connection.encode(fetch, 8))
+        connection.receive(OffsetCommitResponse, 8)
+        _, answer = connection.receive(OffsetFetchResponse, 8)
+        (((partition,),),) = [[t.partitions for t in g.topics] for g in answer.groups]
+        assert partition.committed_offset == number
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (metadata_of(30_000), 9),
+        (DescribeGroupsRequest(groups=[f"{n}" for n in range(5_001)]), 5),
+        (DeleteGroupsRequest(groups_names=[f"{n}" for n in range(1_001)]), 2),
+    ],
+    ids=["metadata", "describe-groups", "delete-groups"],
+)
+def test_a_request_with_too_many_items_is_refused(
+    broker: BrokerProcess, request_: Any, version: int
+) -> None:
+    with RawConnection(broker.bootstrap_servers) as connection:
+        connection.send(request_, version)
+        connection.until_closed()
+    broker.until_says("exceeds the limit of the request")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
@@ -46,18 +47,31 @@ _CoordinatorLookup = tuple[BrokerEndpoint, int, str | None]
 """Broker, error code and error message."""
 
 
+QUICK_PARTITIONS_MAX: Final = 200
+"""The partitions that the loop's thread describes and encodes in a few milliseconds."""
+
+
 class CachedMetadata:
     """The response with every topic of one view, encoded once per version.
 
-    Encoding eight thousand partitions blocks the loop's thread for tens of milliseconds.
+    Encoding eight thousand partitions takes tens of milliseconds, so another thread does it first.
     """
 
     def __init__(self, view: ClusterView) -> None:
         self.view = view
-        topics = [_describe(topic, view) for topic in view.topics.values()]
-        self._message: Any = _response(view, topics)
         self._encoded: dict[int, bytes] = {}
         self._errors: dict[int, Counter[int]] = {}
+
+    @cached_property
+    def _message(self) -> Any:
+        view = self.view
+        return _response(view, [_describe(topic, view) for topic in view.topics.values()])
+
+    def is_expensive(self, version: int) -> bool:
+        """Return whether `encode` of this version takes milliseconds."""
+        if version in self._encoded and version in self._errors:
+            return False
+        return sum(topic.partitions for topic in self.view.topics.values()) > QUICK_PARTITIONS_MAX
 
     def encode(self, version: int) -> bytes:
         """Return the body of the response."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.groups import (
     DeleteGroupsRequest,
@@ -25,6 +25,12 @@ CLASSIC: Final = "classic"
 
 _Described = DescribeGroupsResponse.DescribedGroup
 _DEAD_GROUP: Final = DescribedGroup(GroupState.DEAD, "", "", ())
+
+
+class LazyResponse(NamedTuple):
+    """A response that `build` makes on another thread, since that takes long."""
+
+    build: Callable[[], Any]
 
 
 class GroupAdminHandlers:
@@ -53,13 +59,17 @@ class GroupAdminHandlers:
             ],
         )
 
-    def describe_groups(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def describe_groups(self, request: DescribeGroupsRequest) -> LazyResponse:
         """Return members and assignments of each group, without duplicates.
 
         An unknown group has the state Dead.
         """
-        groups = [self._describe(group_id) for group_id in dict.fromkeys(request.groups)]
-        return DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
+        found = {group_id: self._find(group_id) for group_id in request.groups}
+        return LazyResponse(
+            lambda: DescribeGroupsResponse(
+                throttle_time_ms=0, groups=[_describe(*each) for each in found.items()]
+            )
+        )
 
     def delete_groups(
         self,
@@ -82,32 +92,35 @@ class GroupAdminHandlers:
         for group_id in wanted:
             self._coordinator.delete(group_id, partial(deleted, group_id))
 
-    def _describe(self, group_id: str) -> _Described:
-        group, code = _DEAD_GROUP, 0
+    def _find(self, group_id: str) -> DescribedGroup | RequestRefused:
         try:
-            group = self._coordinator.get(group_id).describe()
+            return self._coordinator.get(group_id).describe()
         except UnknownGroup:
-            pass
+            return _DEAD_GROUP
         except RequestRefused as refusal:
-            code = code_of(refusal)
-        return _Described(
-            error_code=code,
-            group_id=group_id,
-            group_state="" if code else group.state,
-            protocol_type=group.protocol_type,
-            protocol_data=group.protocol,
-            members=[
-                _Described.DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=member.subscription,
-                    member_assignment=member.assignment,
-                )
-                for member in group.members
-            ],
-        )
+            return refusal
+
+
+def _describe(group_id: str, found: DescribedGroup | RequestRefused) -> _Described:
+    group, code = (_DEAD_GROUP, code_of(found)) if isinstance(found, RequestRefused) else (found, 0)
+    return _Described(
+        error_code=code,
+        group_id=group_id,
+        group_state="" if code else group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            _Described.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.subscription,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
 
 
 def _delete_response(names: list[str], codes: dict[str, int]) -> DeleteGroupsResponse:

@@ -174,7 +174,7 @@ def test_only_short_names_are_cached() -> None:
     authorizer = authorizer_of(allow())
     for length in (CACHED_NAME_MAX, CACHED_NAME_MAX + 1, 32_767):
         assert not authorizer.is_allowed(ALICE, HOST, READ, GROUP, "x" * length)
-    assert len(authorizer._decisions) == 1
+    assert len(authorizer._state[1]) == 1
 
 
 def test_the_allowed_operations_are_those_of_the_resource_type() -> None:
