@@ -133,19 +133,24 @@ def _static(name: str, value: str, kind: SettingType) -> BrokerSetting:
 
 
 def _addresses(config: BrokerConfig, endpoint: BrokerEndpoint | None) -> Iterator[BrokerSetting]:
-    port = config.port or (endpoint.port if endpoint else config.port)
-    yield _static("listeners", _listener(config.host, port), SettingType.LIST)
     if endpoint is not None:
-        advertised = _listener(endpoint.host, endpoint.port)
-        yield _static("advertised.listeners", advertised, SettingType.LIST)
+        advertised = endpoint.listeners
+        configured = {each.name: each for each in config.listeners}
+        # A port that the system chose is known from the advertised address alone.
+        listeners = [
+            each._replace(host=own.host, port=own.port or each.port)
+            if (own := configured.get(each.name))
+            else each._replace(host=config.host, port=config.port or each.port)
+            for each in advertised
+        ]
+        protocols = ",".join(f"{each.name}:{each.protocol.value}" for each in advertised)
+        yield _static("listeners", ",".join(map(str, listeners)), SettingType.LIST)
+        yield _static("advertised.listeners", ",".join(map(str, advertised)), SettingType.LIST)
+        yield _static("listener.security.protocol.map", protocols, SettingType.STRING)
     if config.zookeeper is not None:
         yield _static("zookeeper.connect", config.zookeeper, SettingType.STRING)
         timeout_ms = str(int(config.zookeeper_session_timeout_s * 1000))
         yield _static("zookeeper.session.timeout.ms", timeout_ms, SettingType.INT)
-
-
-def _listener(host: str, port: int) -> str:
-    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"
 
 
 def _folders(config: BrokerConfig) -> Iterator[BrokerSetting]:
