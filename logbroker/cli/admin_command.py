@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from confluent_kafka import KafkaError, KafkaException
@@ -72,12 +72,19 @@ def admin_client(bootstrap_servers: str) -> AdminClient:
         ConfigurationError: the file of properties cannot be read.
         KafkaException: a property is not valid.
     """
-    path = click.get_current_context().meta.get(_CONFIG_KEY)
-    properties: dict[str, str] = {}
-    if path is not None:
-        properties = read_property_file("--client-config", path)
     # Without a logger the client would write to stderr by itself.
-    return AdminClient({**properties, "bootstrap.servers": bootstrap_servers}, logger=_log)
+    properties: dict[str, Any] = {**client_properties(), "bootstrap.servers": bootstrap_servers}
+    return AdminClient(properties, logger=_log)
+
+
+def client_properties() -> dict[str, str]:
+    """Return the properties of `--client-config` of the running command; none without it.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    path = click.get_current_context().meta.get(_CONFIG_KEY)
+    return {} if path is None else read_property_file("--client-config", path)
 
 
 @contextmanager

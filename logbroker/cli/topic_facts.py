@@ -16,7 +16,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, RetriableError
 
-from logbroker.cli.admin_command import REQUEST_TIMEOUT_S
+from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, client_properties
 from logbroker.client.admin import TopicAndPartition
 
 T = TypeVar("T")
@@ -24,6 +24,20 @@ T = TypeVar("T")
 _TIMEOUT_MS: Final = round(REQUEST_TIMEOUT_S * 1000)
 _RETRY_S: Final = 0.05
 _NO_LEADER: Final = -1
+
+
+_SETTINGS: Final = {
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+}
+"""The settings of kafka-python for librdkafka's properties of TLS and SASL."""
 
 
 class PartitionFacts(NamedTuple):
@@ -95,6 +109,7 @@ class TopicFactsClient:
 
     def _connect(self) -> KafkaAdminClient:
         return KafkaAdminClient(
+            **_settings(client_properties()),
             bootstrap_servers=self._bootstrap_servers,
             bootstrap_timeout_ms=_TIMEOUT_MS,
             request_timeout_ms=_TIMEOUT_MS,
@@ -111,6 +126,11 @@ class TopicFactsClient:
         except KafkaError:
             return {}
         return _sizes(answer["log_dirs"])
+
+
+def _settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of kafka-python for TLS and SASL; it needs no others of librdkafka's."""
+    return {_SETTINGS[name]: value for name, value in properties.items() if name in _SETTINGS}
 
 
 def _translated(ask: Callable[[], T]) -> T:

@@ -452,5 +452,13 @@ def test_users_are_managed_without_and_with_a_running_broker(tmp_path: Path) -> 
             "first": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192},
             "second": {"SCRAM-SHA-256": 5000},
         }
+        described = subprocess.run(
+            [sys.executable, "-m", "logbroker", "topics", "describe", "--json", *online],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+        )
+        assert (described.returncode, json.loads(described.stdout)) == (0, [])
         assert users_command("delete", "first", *online) == (0, "deleted user first\n")
     assert users_command("list", *options) == (0, "second SCRAM-SHA-256=5000\n")
