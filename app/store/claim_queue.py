@@ -25,7 +25,7 @@ from sqlalchemy import (
 from app.domain.options import Source
 from app.domain.states import ReplayEvent, moves
 from app.store.sql import now_ms
-from app.store.tables import CLAIM_INDEX, replays
+from app.store.tables import ACCOUNT_STATE_INDEX, CLAIM_INDEX, replays
 
 ARCHIVE_SHIFT_MS: Final = 10**16
 """About 300,000 years."""
@@ -119,7 +119,12 @@ def running_replays(account_id: ColumnElement[str]) -> Select[Any]:
     shift_ms = case((held.c.source == str(Source.ARCHIVE), ARCHIVE_SHIFT_MS), else_=0)
     # One whose worker died is not running: at the limit, nothing could take it over.
     is_held = and_(held.c.state.in_(_HELD), held.c.claimable_ms > now_ms() + shift_ms)
-    return select(func.count()).select_from(held).where(held.c.account_id == account_id, is_held)
+    return (
+        select(func.count())
+        .select_from(held)
+        .with_hint(held, f"FORCE INDEX ({ACCOUNT_STATE_INDEX})", "mysql")
+        .where(held.c.account_id == account_id, is_held)
+    )
 
 
 def _is_due(origin: str, source: Source) -> ColumnElement[bool]:

@@ -39,6 +39,7 @@ TABLE_OPTIONS: Final[dict[str, Any]] = {
 }
 
 CLAIM_INDEX: Final = "ix_replays_origin_claim_account_id"
+ACCOUNT_STATE_INDEX: Final = "ix_replays_account_id_state_created_ms_id"
 NOTICE_INDEX: Final = "ix_replays_notice_due_ms"
 ID_CHARS: Final = 40
 DIGEST_CHARS: Final = 64
@@ -218,7 +219,7 @@ replays: Final = Table(
     Column("unreadable_batches", BigInteger, nullable=False, server_default=text("0")),
     Column("unreadable_offsets", BigInteger, nullable=False, server_default=text("0")),
     Index(None, "account_id", "created_ms", "id"),
-    Index(None, "account_id", "state", "created_ms", "id"),
+    Index(ACCOUNT_STATE_INDEX, "account_id", "state", "created_ms", "id"),
     # Active replays have no end: those of the archive are adjacent in this index.
     Index(None, "source", "finished_ms"),
     Index(NOTICE_INDEX, "notice_due_ms"),

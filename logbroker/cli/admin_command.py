@@ -78,12 +78,13 @@ def admin_client(bootstrap_servers: str) -> AdminClient:
 
 
 def client_properties() -> dict[str, str]:
-    """Return the properties of `--client-config` of the running command; none without it.
+    """Return the properties of `--client-config` of the running command; none without either.
 
     Raises:
         ConfigurationError: the file cannot be read.
     """
-    path = click.get_current_context().meta.get(_CONFIG_KEY)
+    context = click.get_current_context(silent=True)
+    path = None if context is None else context.meta.get(_CONFIG_KEY)
     return {} if path is None else read_property_file("--client-config", path)
 
 

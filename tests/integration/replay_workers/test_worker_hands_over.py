@@ -74,8 +74,15 @@ def test_a_worker_whose_replay_was_taken_over_sends_nothing_more(
     caplog.set_level("INFO")
 
     async def scenario() -> None:
-        # Heartbeats are no faster than the lease, so another worker gets its turn.
-        bench.change(lease_s=1.0, heartbeat_s=3.0, checkpoint_interval_s=3_600.0)
+        # Between two heartbeats, which are a second apart at most, the lease ends; and this worker
+        # runs no second replay. So another worker gets its turn.
+        bench.change(
+            lease_s=0.5,
+            heartbeat_s=3.0,
+            checkpoint_interval_s=3_600.0,
+            jobs_per_worker=1,
+            waiting_replays_per_worker=0,
+        )
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, 10_000))
         replay = bench.replay(webhook)
