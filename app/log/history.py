@@ -11,6 +11,7 @@ from confluent_kafka.admin import (
 )
 
 from app.domain.model import OffsetRange, Window
+from app.log.error_text import public_text
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.group_position import Bounds
 from app.log.lookup_clients import LookupClients
@@ -150,7 +151,7 @@ class LogHistory:
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
         self._clients.consumer.poll(0)  # runs the error callback, which logs the cause
-        return LogUnavailable(f"topic {self._topic}: {error.str()}")
+        return LogUnavailable(f"topic {self._topic}: {public_text(error)}")
 
 
 def _check_retained(found: Mapping[str, Any], window: Window) -> None:

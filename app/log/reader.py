@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from app.domain.model import OffsetRange, Window
 from app.log.client_errors import CLIENT_LOG
+from app.log.error_text import public_text
 from app.log.errors import HistoryLost, LogError, LogUnavailable
 from app.log.event import LoggedEvent, account_of, header_text, is_presentable
 from app.log.unreadable import log_unreadable
@@ -196,7 +197,7 @@ class ReplayReader:
             self._handle_reset(error)
         elif code not in COORDINATOR_ERRORS:
             self._failure = LogUnavailable(
-                f"{self._place} at offset {self._position}: {error.str()}"
+                f"{self._place} at offset {self._position}: {public_text(error)}"
             )
         return self._rejection is None and self._failure is None
 
@@ -206,13 +207,13 @@ class ReplayReader:
         try:
             low, high = self._consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
         except KafkaException as refusal:
-            self._failure = LogUnavailable(f"{self._place}: {refusal.args[0].str()}")
+            self._failure = LogUnavailable(f"{self._place}: {public_text(refusal.args[0])}")
             return
         if low <= self._position < high:
             self._rejection = error
             return
         self._failure = HistoryLost(
-            f"{self._place} no longer has offset {self._position}: {error.str()}"
+            f"{self._place} no longer has offset {self._position}: {public_text(error)}"
         )
 
     def _pass_unreadable(self, error: KafkaError | None) -> tuple[SkippedBatch, ...]:
@@ -226,7 +227,7 @@ class ReplayReader:
         if found is None and error is not None:
             # The events in front of it are returned first.
             self._failure = LogUnavailable(
-                f"{self._place} at offset {self._position}: {error.str()}"
+                f"{self._place} at offset {self._position}: {public_text(error)}"
             )
             return ()
         if error is None and (found is None or not found.unreadable):
