@@ -64,8 +64,9 @@ class Scene:
         self.broker = broker
         self.folder = folder
         self.batches: list[CountedBatch] = []
-        for topic, partitions in (("events", 2), ("counts", 1)):
-            broker.make_topic(topic, partitions)
+        # It may have records of the future, as logs of other brokers do.
+        broker.make_topic("events", 2, message_timestamp_after_max_ms=str(2**63 - 1))
+        broker.make_topic("counts", 1)
 
     def publish(self, events: Sequence[Event]) -> None:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers})
