@@ -76,15 +76,15 @@ def parse_listeners(
     """
     problems: list[str] = []
     bound = _endpoints("listeners", listeners, problems)
-    told = _endpoints("advertised_listeners", advertised or "", problems)
+    announced = _endpoints("advertised_listeners", advertised or "", problems)
     mapped = _protocol_map(protocols or "", problems)
     problems += [
         f"advertised_listeners names {name}, which is not in listeners ({', '.join(bound)})"
-        for name in told.keys() - bound.keys()
+        for name in announced.keys() - bound.keys()
     ]
     problems += [
         f"advertised_listeners has port 0 for {name}; allowed is 1 to {PORT_MAX}"
-        for name, (_, port) in told.items()
+        for name, (_, port) in announced.items()
         if port == 0
     ]
     problems += [
@@ -97,7 +97,7 @@ def parse_listeners(
     if problems:
         raise ValueError("\n".join(problems))
     return tuple(
-        ListenerConfig(name, mapped[name], host, port, *told.get(name, (None, None)))
+        ListenerConfig(name, mapped[name], host, port, *announced.get(name, (None, None)))
         for name, (host, port) in bound.items()
     )
 

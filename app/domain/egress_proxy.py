@@ -26,16 +26,16 @@ class EgressProxy:
         try:
             parts = urlsplit(url)
             is_bare = parts.path in ("", "/") and not (parts.query or parts.fragment)
-            is_proxy = parts.scheme == "http" and parts.hostname and parts.port and is_bare
+            host, port = parts.hostname, parts.port
         except ValueError:
-            is_proxy = False
-        if not (is_proxy and parts.hostname and parts.port):
+            host = port = None
+        if not (host and port and is_bare and parts.scheme == "http"):
             raise ValueError("allowed is http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")
         authorization = None
         if parts.username is not None:
             credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             authorization = f"Basic {base64.b64encode(credentials.encode()).decode()}"
-        return cls(parts.hostname, parts.port, authorization)
+        return cls(host, port, authorization)
 
     def connect_request(self, address: str, port: int) -> bytes:
         """The request for a tunnel to an address (CONNECT, RFC 9110, section 9.3.6)."""

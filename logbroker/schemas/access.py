@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from logbroker.errors import ConfigurationError
+from logbroker.file_version import file_version
 from logbroker.listeners import is_loopback
 from logbroker.schemas.rest.errors import RequestRejected
 
@@ -53,7 +54,7 @@ class UsersFile:
         """
         self._path = path
         self._clock = clock
-        self._version = _version_of(path)
+        self._version = file_version(path)
         self._users = read_users(path)
         self._checked_s = clock()
 
@@ -77,7 +78,7 @@ class UsersFile:
         return self._users
 
     def _reread(self) -> None:
-        version = _version_of(self._path)
+        version = file_version(self._path)
         if version == self._version:
             return
         self._version = version
@@ -184,12 +185,3 @@ def _credentials(authorization: str) -> tuple[str, str]:
     except (binascii.Error, UnicodeDecodeError):
         return "", ""
     return name, password
-
-
-def _version_of(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the content of a file; None if there is no file."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from logbroker.config import ClientAuth
 from logbroker.errors import ConfigurationError
+from logbroker.file_version import FileVersion, file_version
 from logbroker.listeners import SecurityProtocol
 
 log = logging.getLogger("logbroker.tls")
@@ -42,7 +43,7 @@ class TlsContexts:
         self._files = files
         self._client_auth = client_auth
         self._failed: object = None
-        self._loaded = self._signature()
+        self._loaded = self._versions()
         self._contexts = self._load()
 
     def context(self, protocol: SecurityProtocol) -> ssl.SSLContext:
@@ -51,34 +52,25 @@ class TlsContexts:
 
     def reload_if_changed(self) -> bool:
         """Load the files again if one of them was replaced; returns whether they were loaded."""
-        signature = self._signature()
-        return signature not in (self._loaded, self._failed) and self.reload()
+        versions = self._versions()
+        return versions not in (self._loaded, self._failed) and self.reload()
 
     def reload(self) -> bool:
         """Load the files again; after an error the old certificate stays in use."""
-        signature = self._signature()
+        versions = self._versions()
         try:
             self._contexts = self._load()
         except ConfigurationError as error:
             # The other file of a pair may follow; until a file changes, it is logged once.
-            self._failed = signature
+            self._failed = versions
             log.error("certificate not reloaded, the old one stays in use: %s", error)
             return False
-        self._loaded, self._failed = signature, None
+        self._loaded, self._failed = versions, None
         log.info("reloaded certificate file=%s", self._files.certificate)
         return True
 
-    def _signature(self) -> list[tuple[int, int, int] | None]:
-        """Return what changes when a file is replaced or written."""
-        found: list[tuple[int, int, int] | None] = []
-        for path in filter(None, self._files):
-            try:
-                status = path.stat()
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
-        return found
+    def _versions(self) -> list[FileVersion | None]:
+        return [file_version(path) for path in self._files if path is not None]
 
     def _load(self) -> dict[SecurityProtocol, ssl.SSLContext]:
         return {

@@ -44,7 +44,7 @@ class Certificates:
         self.client = self.authority.issue(
             "client", subject=subject_of(C="SE", O="Example", CN="client-1")
         )
-        self.foreign = CertificateAuthority(folder, "foreign").issue("stranger")
+        self.foreign = CertificateAuthority(folder, "foreign").issue("other")
 
     def client_context(self, files: CertificateFiles | None = None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority.certificate))

@@ -38,26 +38,23 @@ def guard_list_offsets(access: Access, client: Client, request: Any) -> Verdict:
         request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name)
     )
 
-    def finish(message: Any) -> Any:
-        message.topics += [
-            _Offsets(
-                name=topic.name,
-                partitions=[
-                    _Offsets.ListOffsetsPartitionResponse(
-                        partition_index=each.partition_index,
-                        error_code=TOPIC_CODE,
-                        timestamp=-1,
-                        offset=-1,
-                        leader_epoch=-1,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in forbidden
-        ]
-        return message
-
-    return finish if forbidden else None
+    refused = [
+        _Offsets(
+            name=topic.name,
+            partitions=[
+                _Offsets.ListOffsetsPartitionResponse(
+                    partition_index=each.partition_index,
+                    error_code=TOPIC_CODE,
+                    timestamp=-1,
+                    offset=-1,
+                    leader_epoch=-1,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in forbidden
+    ]
+    return add_results("topics", refused)
 
 
 def guard_offset_for_leader_epoch(access: Access, client: Client, request: Any) -> Verdict:
@@ -66,25 +63,22 @@ def guard_offset_for_leader_epoch(access: Access, client: Client, request: Any) 
         request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.topic)
     )
 
-    def finish(message: Any) -> Any:
-        message.topics += [
-            _EpochEnds(
-                topic=topic.topic,
-                partitions=[
-                    _EpochEnds.EpochEndOffset(
-                        error_code=TOPIC_CODE,
-                        partition=each.partition,
-                        leader_epoch=-1,
-                        end_offset=-1,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in forbidden
-        ]
-        return message
-
-    return finish if forbidden else None
+    refused = [
+        _EpochEnds(
+            topic=topic.topic,
+            partitions=[
+                _EpochEnds.EpochEndOffset(
+                    error_code=TOPIC_CODE,
+                    partition=each.partition,
+                    leader_epoch=-1,
+                    end_offset=-1,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in forbidden
+    ]
+    return add_results("topics", refused)
 
 
 def guard_delete_records(access: Access, client: Client, request: Any) -> Verdict:
@@ -93,24 +87,21 @@ def guard_delete_records(access: Access, client: Client, request: Any) -> Verdic
         request.topics, lambda each: access.allows_topic(client, AclOperation.DELETE, each.name)
     )
 
-    def finish(message: Any) -> Any:
-        message.topics += [
-            _DeletedRecords(
-                name=topic.name,
-                partitions=[
-                    _DeletedRecords.DeleteRecordsPartitionResult(
-                        partition_index=each.partition_index,
-                        low_watermark=-1,
-                        error_code=TOPIC_CODE,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in forbidden
-        ]
-        return message
-
-    return finish if forbidden else None
+    refused = [
+        _DeletedRecords(
+            name=topic.name,
+            partitions=[
+                _DeletedRecords.DeleteRecordsPartitionResult(
+                    partition_index=each.partition_index,
+                    low_watermark=-1,
+                    error_code=TOPIC_CODE,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in forbidden
+    ]
+    return add_results("topics", refused)
 
 
 def guard_create_topics(access: Access, client: Client, request: Any) -> Verdict:
