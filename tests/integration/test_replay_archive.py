@@ -144,7 +144,7 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
             assert (await client.put(f"{path}/restoration", json=place)).status_code == 200
             done = await service.finished(replay_id)
             assert (done.counts.failed, done.counts.delivered) == (2, 0)
-            assert service.event_ids == ["one", "two"]
+            assert sorted(service.event_ids) == ["one", "two"]
             # The job may have lost the answer; and a replay has its events once.
             assert (await client.put(f"{path}/restoration", json=place)).status_code == 200
             again = await client.put(f"{path}/restoration", json=place | {"endOffset": 3})
@@ -161,7 +161,7 @@ def test_a_replay_of_the_archive_waits_until_its_events_are_there(settings: Sett
             retry = (await client.post(f"{path}/retry")).json()
             assert (retry["source"], retry["waitsFor"]) == ("archive", None)
             assert (await service.finished(retry["id"])).counts.delivered == 2
-            assert service.event_ids[2:] == ["one", "two"]
+            assert sorted(service.event_ids[2:]) == ["one", "two"]
             archive.clear(2)
             refused = await client.post(f"{path}/retry")
             assert refused.json()["type"] == "urn:rewind:problem:window-refused"
