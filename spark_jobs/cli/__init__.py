@@ -1,6 +1,7 @@
 """The `rewind-jobs` command: one subcommand per job. Reports go to stdout, messages to stderr."""
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -54,3 +55,5 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
 def main() -> None:
     """Spark jobs over the log: nightly loads, audits, reports, and restores."""
     logging.basicConfig(format="rewind-jobs: %(message)s")
+    # Tables and reports contain payloads; their folder may be readable for everyone.
+    os.umask(0o077)

@@ -50,6 +50,17 @@ def test_no_new_records_exit_with_0(scene: LoadScene) -> None:
     assert {int(each) for each in commit.position["topics"]["orders"]["offsets"]} == {0, 1}
 
 
+def test_other_users_cannot_read_a_table(scene: LoadScene) -> None:
+    previous = os.umask(0o022)
+    try:
+        assert run(scene, "--topics", "orders", "--starting-offsets", "latest").exit_code == 0
+    finally:
+        os.umask(previous)
+    created = [scene.table_folder, *scene.table_folder.rglob("*")]
+    assert len(created) > 1
+    assert [path for path in created if path.stat().st_mode & 0o077] == []
+
+
 def test_runs_are_listed_by_the_service(scene: LoadScene) -> None:
     settings = Settings(data_dir=scene.folder, bootstrap_servers=scene.bootstrap_servers)
     key = scene.folder / "operator.key"
