@@ -1,12 +1,10 @@
 """Settings of the replay service: read once from `REWIND_*` variables and options, then frozen."""
 
-import re
 import socket
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
-from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le, MinLen
 from pydantic import (
@@ -15,23 +13,24 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from app.domain.egress_proxy import EgressProxy
-from app.domain.secret_keys import InvalidSecretKeys, parse_secret_keys
-from app.variables import KAFKA_PREFIX, PREFIX
-
-DATABASE_SCHEMES: Final = ("sqlite", "mysql+pymysql")
-"""SQLAlchemy's names of the supported databases; the second is MySQL and MariaDB."""
-
-# An @ in a password would make its rest the host, which error messages show.
-_SERVER_AND_DATABASE: Final = re.compile(
-    r"([^:/@]*(:[^@]*)?@)?(\[[^\]/@]+\]|[^:/@]*)(:[0-9]{1,5})?/[^/?@]+(\?.*)?"
+from app.setting_checks import (
+    check_database,
+    check_delays,
+    check_egress_proxy,
+    check_forwarded_header,
+    check_networks,
+    check_origin,
+    check_public_url,
+    check_registry,
+    check_secret_key,
 )
+from app.variables import KAFKA_PREFIX, PREFIX, variable
 
 HEARTBEATS_PER_LEASE: Final = 3
 """A lease must survive two lost heartbeats."""
@@ -39,16 +38,7 @@ HEARTBEATS_PER_LEASE: Final = 3
 OPTIONS_ALONE: Final = frozenset({"REWIND_SECRET"})
 """Variables of one command's option (`rewind listen --secret`), which are not settings."""
 
-FORWARDED_HEADERS: Final = ("x-forwarded-for", "forwarded")
-
-DELAYS_MAX: Final = 20
 DAY_MS: Final = 86_400_000
-ORIGIN_CHARS_MAX: Final = 64
-
-_ORIGIN: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{ORIGIN_CHARS_MAX}}}")
-
-_PUBLIC_URL: Final = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
-
 PORT_MAX: Final = 65_535
 
 Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
@@ -62,115 +52,6 @@ class ConfigurationError(Exception):
     """Settings are unknown, malformed or contradict each other; the message lists all."""
 
 
-def _check_database(url: str) -> str:
-    """Reject unsupported databases; the message omits what may be a password."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        problem = "is no URL"
-    elif scheme not in DATABASE_SCHEMES:
-        problem = f"has the scheme {scheme!r}"
-    elif not rest.partition("/")[2]:
-        problem = "names no file or database"
-    elif scheme != "sqlite" and not _SERVER_AND_DATABASE.fullmatch(rest):
-        problem = "is malformed behind its scheme"
-    else:
-        return url
-    allowed = (
-        "sqlite:///FILE or mysql+pymysql://USER:PASSWORD@HOST:PORT/DATABASE, "
-        "with @ and other marks of a password percent-encoded"
-    )
-    raise ValueError(f"{_variable('database')} {problem}; allowed is {allowed}")
-
-
-def _check_secret_key(text: str) -> str:
-    """Reject keys of another form; the message omits them."""
-    try:
-        if text:
-            parse_secret_keys(text)
-    except InvalidSecretKeys as error:
-        raise ValueError(f"{_variable('secret_key')} {error}") from None
-    return text
-
-
-def _check_networks(text: str, info: ValidationInfo) -> str:
-    for part in filter(None, text.split(",")):
-        try:
-            ip_network(part.strip())
-        except ValueError:
-            raise ValueError(
-                f"{_variable(info.field_name or '')} has {part.strip()!r}; allowed are networks "
-                "such as 10.1.0.0/16 or fd00::/8, with commas between"
-            ) from None
-    return text
-
-
-def _check_forwarded_header(name: str) -> str:
-    if name.lower() not in FORWARDED_HEADERS:
-        raise ValueError(
-            f"{_variable('forwarded_header')} is {name!r}; allowed is "
-            + " or ".join(FORWARDED_HEADERS)
-        )
-    return name.lower()
-
-
-def _check_delays(text: str) -> str:
-    try:
-        delays = [float(part) for part in text.split(",")]
-    except ValueError:
-        delays = []
-    if not 1 <= len(delays) <= DELAYS_MAX or not all(0 <= each <= 86_400 for each in delays):
-        raise ValueError(
-            f"{_variable('live_delays_s')} is {text!r}; allowed are 1 to {DELAYS_MAX} numbers of "
-            "seconds from 0 to 86400, with commas between"
-        )
-    return text
-
-
-def _check_registry(url: str) -> str:
-    """Reject an invalid registry address; the message omits what may be a password."""
-    try:
-        parts = urlsplit(url)
-        is_place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        is_bare = not (parts.query or parts.fragment)
-    except ValueError:
-        is_place = is_bare = False
-    if url and not (is_place and is_bare):
-        raise ValueError(
-            f"{_variable('schema_registry')} is no address of a schema registry; allowed is "
-            "http://HOST:PORT or https://USER:PASSWORD@HOST:PORT, with an optional path"
-        )
-    return url
-
-
-def _check_egress_proxy(url: str) -> str:
-    """Reject an invalid address of a proxy; the message omits what may be a password."""
-    try:
-        EgressProxy.parse(url)
-    except ValueError as error:
-        raise ValueError(f"{_variable('egress_proxy')} is no address of a proxy; {error}") from None
-    return url
-
-
-def _check_public_url(url: str) -> str:
-    """Reject a URL that is not a browser origin, such as one with a path or a user."""
-    if url and not _PUBLIC_URL.fullmatch(url):
-        raise ValueError(
-            f"{_variable('public_url')} is {url!r}; allowed is http://HOST[:PORT] or "
-            "https://HOST[:PORT], with nothing behind it"
-        )
-    return url
-
-
-def _check_origin(name: str) -> str:
-    """Reject names that do not fit a column or header, or that a database may confuse."""
-    if not _ORIGIN.fullmatch(name):
-        raise ValueError(
-            f"{_variable('origin')} is {name!r}; allowed are 1 to {ORIGIN_CHARS_MAX} letters, "
-            "digits, dots, hyphens and underscores"
-        )
-    return name
-
-
 class Settings(BaseModel):
     """Every setting of one process; field `x` is the variable `REWIND_X` and the option `--x`.
 
@@ -180,14 +61,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data_dir: Path = Path(".rewind")
-    database: Annotated[str, AfterValidator(_check_database)] = Field(
+    database: Annotated[str, AfterValidator(check_database)] = Field(
         default_factory=lambda data: f"sqlite:///{data['data_dir']}/rewind.db",
         repr=False,  # it may hold a password
     )
     bootstrap_servers: Name = "127.0.0.1:9092"
     kafka_properties: Mapping[str, str] = Field(default={}, repr=False)  # they hold passwords
     """Properties for every Kafka client, such as those of TLS and SASL, by librdkafka's names."""
-    secret_key: Annotated[str, AfterValidator(_check_secret_key)] = Field(default="", repr=False)
+    secret_key: Annotated[str, AfterValidator(check_secret_key)] = Field(default="", repr=False)
     """The keys that encrypt the secrets of webhooks, comma-separated; the first one encrypts."""
     secret_key_file: str = ""
     """A file with these keys, one per line.
@@ -201,7 +82,7 @@ class Settings(BaseModel):
     zookeeper: str = ""
     """The ensemble through which embedded brokers form a cluster; without one, one broker runs.
     The console shows its health."""
-    public_url: Annotated[str, AfterValidator(_check_public_url)] = ""
+    public_url: Annotated[str, AfterValidator(check_public_url)] = ""
     """The URL of the API for browsers, http(s)://HOST[:PORT], if it differs from `host`."""
     console: bool = True
     """Whether the API serves the console for operators, at /console."""
@@ -210,7 +91,7 @@ class Settings(BaseModel):
     """The API key of commands; default: the file `operator.key` of the data directory."""
 
     server: Name = Field(default_factory=socket.gethostname)
-    origin: Annotated[str, AfterValidator(_check_origin)] = "local"
+    origin: Annotated[str, AfterValidator(check_origin)] = "local"
     """The data centre of this process."""
 
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 16
@@ -244,15 +125,13 @@ class Settings(BaseModel):
     delivery_timeout_s: Seconds = 15.0
     allow_private_targets: bool = False
     allow_http_targets: bool = False
-    allowed_networks: Annotated[str, AfterValidator(_check_networks)] = ""
+    allowed_networks: Annotated[str, AfterValidator(check_networks)] = ""
     """Networks that webhooks may reach although they are not public: CIDR, comma-separated."""
 
-    egress_proxy: Annotated[str, AfterValidator(_check_egress_proxy)] = Field(
-        default="", repr=False
-    )
+    egress_proxy: Annotated[str, AfterValidator(check_egress_proxy)] = Field(default="", repr=False)
     """The HTTP proxy of all requests to webhooks, http://[USER:PASSWORD@]HOST:PORT."""
 
-    live_delays_s: Annotated[str, AfterValidator(_check_delays)] = "0,3,27,242"
+    live_delays_s: Annotated[str, AfterValidator(check_delays)] = "0,3,27,242"
     """Delays of the attempts of a live delivery, each from the previous attempt."""
     live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 8
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
@@ -263,7 +142,7 @@ class Settings(BaseModel):
     path. This machine needs none."""
     metrics_open: bool = False
     """Whether other machines need no token."""
-    schema_registry: Annotated[str, AfterValidator(_check_registry)] = Field(default="", repr=False)
+    schema_registry: Annotated[str, AfterValidator(check_registry)] = Field(default="", repr=False)
     """The Avro schema registry, http(s)://[USER:PASSWORD@]HOST[:PORT]; without it, events are
     JSON."""
     audit: bool = True
@@ -283,10 +162,10 @@ class Settings(BaseModel):
     unauthorized_requests_per_minute: Count = 60
     open_requests_per_minute: Count = 600
     """Requests of one client to paths that need no key."""
-    trusted_proxies: Annotated[str, AfterValidator(_check_networks)] = ""
+    trusted_proxies: Annotated[str, AfterValidator(check_networks)] = ""
     """Networks of the proxies that name their clients in `forwarded_header`: CIDR,
     comma-separated."""
-    forwarded_header: Annotated[str, AfterValidator(_check_forwarded_header)] = "x-forwarded-for"
+    forwarded_header: Annotated[str, AfterValidator(check_forwarded_header)] = "x-forwarded-for"
 
     request_bytes_max: ByteCount = 8 * 2**20
     # Below the log's limit of about 1 MB for a batch, so that accepted events can be stored.
@@ -387,21 +266,21 @@ class Settings(BaseModel):
         value = getattr(self, name)
         if value >= lowest:
             return None
-        return f"{_variable(name)} is {value}; allowed is {meaning} or more, {lowest:.12g}"
+        return f"{variable(name)} is {value}; allowed is {meaning} or more, {lowest:.12g}"
 
     def _two_sources_of_keys(self) -> str | None:
         if not (self.secret_key and self.secret_key_file):
             return None
         return (
-            f"{_variable('secret_key_file')} is {self.secret_key_file!r} and "
-            f"{_variable('secret_key')} is given, too; allowed is one of them"
+            f"{variable('secret_key_file')} is {self.secret_key_file!r} and "
+            f"{variable('secret_key')} is given, too; allowed is one of them"
         )
 
     def _cluster_without_zookeeper(self) -> str | None:
         if self.brokers == 1 or self.zookeeper:
             return None
         return (
-            f"{_variable('brokers')} is {self.brokers} and {_variable('zookeeper')} is not given; "
+            f"{variable('brokers')} is {self.brokers} and {variable('zookeeper')} is not given; "
             "brokers find each other through a ZooKeeper: give its HOST:PORT[/chroot]"
         )
 
@@ -410,8 +289,8 @@ class Settings(BaseModel):
         if self.broker_port <= highest:
             return None
         return (
-            f"{_variable('broker_port')} is {self.broker_port}; allowed is {highest} or less, "
-            f"for {_variable('brokers')} is {self.brokers} and each takes a port"
+            f"{variable('broker_port')} is {self.broker_port}; allowed is {highest} or less, "
+            f"for {variable('brokers')} is {self.brokers} and each takes a port"
         )
 
 
@@ -429,18 +308,9 @@ def _problem(detail: ErrorDetails) -> str:
     name = str(detail["loc"][0])
     field = Settings.model_fields.get(name)
     if field is None:
-        known = ", ".join(map(_variable, Settings.model_fields))
-        return f"{_variable(name)} is no setting; known are {known}"
-    return f"{_variable(name)} is {detail['input']!r}; allowed is {_allowed(field)}"
-
-
-def _variable(name: str) -> str:
-    return f"{KAFKA_PREFIX}<PROPERTY>" if name == "kafka_properties" else PREFIX + name.upper()
-
-
-def kafka_variable(name: str) -> str:
-    """Return the variable of a Kafka client property."""
-    return KAFKA_PREFIX + name.upper().replace(".", "_")
+        known = ", ".join(map(variable, Settings.model_fields))
+        return f"{variable(name)} is no setting; known are {known}"
+    return f"{variable(name)} is {detail['input']!r}; allowed is {_allowed(field)}"
 
 
 _KINDS: Final[Mapping[Any, str]] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from app.cli.operator_key import ensure_operator_key
-from app.config import Settings, kafka_variable
+from app.config import Settings
 from app.store import migrate
 from app.store.secret_keys import load_secret_keys
 from app.store.stored_secrets import encrypt_text_secrets
-from app.variables import PREFIX
+from app.variables import PREFIX, kafka_variable
 from logbroker.embedded import ChildProcess, EmbeddedBroker, inherited_environment
 
 POLL_S: Final = 0.2

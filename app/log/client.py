@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from app.config import ConfigurationError, kafka_variable
+from app.config import ConfigurationError
 from app.log.group_reader import group_configuration
 from app.log.publisher import publisher_configuration
 from app.log.reader import reader_configuration
-from app.variables import KAFKA_PREFIX
+from app.variables import KAFKA_PREFIX, kafka_variable
 from logbroker.client.properties import (
     BINDING_PROPERTIES,
     BOOTSTRAP_PROPERTIES,

@@ -20,9 +20,9 @@ from sqlalchemy import (
     text,
 )
 
-from app.config import ORIGIN_CHARS_MAX
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.options import Source
+from app.setting_checks import ORIGIN_CHARS_MAX
 
 NAMING: Final = {
     "pk": "pk_%(table_name)s",

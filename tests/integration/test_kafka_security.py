@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from app.config import DAY_MS, Settings, kafka_variable
+from app.config import DAY_MS, Settings
 from app.domain.accounts import Scope
 from app.domain.model import OffsetRange, Window
 from app.log.browser import BrowseQuery, LogBrowser
@@ -30,6 +30,7 @@ from app.log.inspection import LogInspector
 from app.log.reader import ReplayReader, reader_configuration
 from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
 from app.store import Store
+from app.variables import kafka_variable
 from logbroker.client.audit_format.mark import AUDIT_TOPIC
 from logbroker.client.errors import FetchFailed
 from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment

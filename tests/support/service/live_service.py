@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from app.config import kafka_variable
 from app.domain.delivery import LiveOutcome
 from app.domain.model import NewWebhook, Webhook
 from app.domain.rules import Rule
 from app.log.outcomes import DeliveryOutcome, decode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS, ensure_topics
+from app.variables import kafka_variable
 from app.webhooks.signing import new_secret
 from tests.support.database.migrated import make_migrated
 from tests.support.database.secret_keys import open_store

@@ -3,9 +3,11 @@
 import re
 
 from app.api.models.replays import ReplayDocument
-from app.config import ORIGIN_CHARS_MAX, Settings, _variable
+from app.config import Settings
 from app.domain.digest_set import ENTRIES_MAX
 from app.live.mirrored import WAITING_MAX
+from app.setting_checks import ORIGIN_CHARS_MAX
+from app.variables import variable
 from tests.unit.docs.doc_pages import page, section
 
 PAGE = page("data-centres.md")
@@ -22,6 +24,6 @@ def test_the_bounds_are_documented() -> None:
 
 
 def test_the_settings_that_are_named_are_settings() -> None:
-    known = {_variable(name) for name in Settings.model_fields}
+    known = {variable(name) for name in Settings.model_fields}
     assert set(re.findall(r"REWIND_[A-Z_]+", PAGE)) <= known
     assert "origin" in ReplayDocument.model_fields

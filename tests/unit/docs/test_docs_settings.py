@@ -6,8 +6,8 @@ import click
 from annotated_types import Ge, Le
 
 from app.cli import main as rewind
-from app.config import Settings, _variable
-from app.variables import KAFKA_PREFIX
+from app.config import Settings
+from app.variables import KAFKA_PREFIX, variable
 from tests.unit.docs.doc_pages import page, shown, table
 
 SETTINGS = table(page("service.md"), "## Settings")
@@ -15,7 +15,7 @@ SETTINGS = table(page("service.md"), "## Settings")
 
 def setting_default(name: str) -> str:
     field = Settings.model_fields[name]
-    is_worked_out = field.default_factory is not None or _variable(name).startswith(KAFKA_PREFIX)
+    is_worked_out = field.default_factory is not None or variable(name).startswith(KAFKA_PREFIX)
     return "" if is_worked_out else shown(field.default)
 
 
@@ -28,9 +28,9 @@ def bounds(name: str) -> str:
 
 def test_every_setting_of_the_service_is_documented_with_its_default() -> None:
     documented = {row["variable"]: (row["default"], row["allowed"]) for row in SETTINGS}
-    assert documented.keys() == {_variable(name) for name in Settings.model_fields}
+    assert documented.keys() == {variable(name) for name in Settings.model_fields}
     for name in Settings.model_fields:
-        default, allowed = documented[_variable(name)]
+        default, allowed = documented[variable(name)]
         # The page describes a computed default in words.
         assert default == (setting_default(name) or default)
         assert allowed == (bounds(name) or allowed)
