@@ -1,20 +1,28 @@
 """Stock clients that authenticate with SASL_SSL are held to the ACLs of their user."""
 
 from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
 
-import kafka
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AclBinding, AclOperation, ResourceType
-from kafka.errors import TopicAuthorizationFailedError
 
-from tests.integration.test_broker_sasl import USER, SaslBroker
+from tests.integration.test_broker_sasl import PASSWORD, USER, SaslBroker
+from tests.support.kafka.authenticated_clients import (
+    AUTHENTICATED_CLIENTS,
+    NOT_REFUSED,
+    Credentials,
+)
 from tests.support.kafka.guarded_broker import ANONYMOUS, acl
+from tests.support.processes.go_programs import BUILD_S
 from tests.support.processes.waiting import DEADLINE_S
 
-MECHANISM = "SCRAM-SHA-512"
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+TOPIC_FORBIDDEN, GROUP_FORBIDDEN = "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"
+CLIENTS = [
+    pytest.param(name, marks=[pytest.mark.long, pytest.mark.timeout(3 * BUILD_S)])
+    if name == "franz-go"
+    else name
+    for name in AUTHENTICATED_CLIENTS
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,44 +41,29 @@ def allow(broker: SaslBroker, kind: ResourceType, name: str, *operations: AclOpe
         result.result(DEADLINE_S)
 
 
-def kafka_python(broker: SaslBroker) -> dict[str, Any]:
-    return {
-        **broker.python(MECHANISM),
-        "bootstrap_servers": broker.bootstrap("SASL_SSL"),
-        "security_protocol": "SASL_SSL",
-        "ssl_cafile": str(broker.authority.certificate),
-    }
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_does_only_what_its_user_may(
+    broker: SaslBroker, name: str, mechanism: str
+) -> None:
+    allowed, visible, hidden, group = (
+        f"{name}-{mechanism}-{kind}" for kind in ("allowed", "visible", "hidden", "readers")
+    )
+    for topic in (allowed, visible, hidden):
+        broker.make_topic(topic)
+    allow(broker, ResourceType.TOPIC, allowed, AclOperation.WRITE, AclOperation.READ)
+    allow(broker, ResourceType.TOPIC, visible, AclOperation.DESCRIBE)
+    allow(broker, ResourceType.GROUP, group, AclOperation.READ)
+    credentials = Credentials(
+        broker.bootstrap("SASL_SSL"), broker.authority.certificate, mechanism, USER, PASSWORD
+    )
+    client = AUTHENTICATED_CLIENTS[name](credentials)
 
-
-def test_confluent_kafka_writes_and_reads_what_its_user_may(broker: SaslBroker) -> None:
-    topic, codes = "confluent", list[int]()
-    broker.make_topic(topic)
-    for operations in ((AclOperation.DESCRIBE,), (AclOperation.WRITE, AclOperation.READ)):
-        allow(broker, ResourceType.TOPIC, topic, *operations)
-        producer = Producer(broker.librdkafka(MECHANISM))
-        producer.produce(
-            topic, b"value", on_delivery=lambda error, _: codes.append(error.code() if error else 0)
-        )
-        assert producer.flush(DEADLINE_S) == 0
-    assert codes == [KafkaError.TOPIC_AUTHORIZATION_FAILED, 0]
-    allow(broker, ResourceType.GROUP, "confluent-readers", AclOperation.READ)
-    settings = {"group.id": "confluent-readers", "auto.offset.reset": "earliest"}
-    with closing(Consumer({**broker.librdkafka(MECHANISM), **settings})) as consumer:
-        consumer.subscribe([topic])
-        message = consumer.poll(DEADLINE_S)
-        assert message is not None
-        assert (message.error(), message.value()) == (None, b"value")
-
-
-def test_kafka_python_writes_what_its_user_may(broker: SaslBroker) -> None:
-    topic = "kafka-python"
-    broker.make_topic(topic)
-    allow(broker, ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
-    with (
-        closing(kafka.KafkaProducer(**kafka_python(broker), enable_idempotence=False)) as producer,
-        pytest.raises(TopicAuthorizationFailedError),
-    ):
-        producer.send(topic, b"1").get(DEADLINE_S)
-    allow(broker, ResourceType.TOPIC, topic, AclOperation.WRITE)
-    with closing(kafka.KafkaProducer(**kafka_python(broker))) as producer:
-        producer.send(topic, b"2").get(DEADLINE_S)
+    seen = client.topics()
+    assert seen & {allowed, visible, hidden} == {allowed, visible}
+    assert client.write(allowed, "value") == NOT_REFUSED
+    assert client.write(visible, "value") == TOPIC_FORBIDDEN
+    assert client.write(hidden, "value") == TOPIC_FORBIDDEN
+    assert client.read(allowed, group) == "value"
+    assert client.read(visible, group) == TOPIC_FORBIDDEN
+    assert client.read(allowed, "another-group") == GROUP_FORBIDDEN
