@@ -241,6 +241,7 @@ def resume_replay(
     replay = services.store.resume_replay(
         replay_id, of_account=caller.account_filter, actor=caller.actor
     )
+    services.replay_requests.publish(replay.id)
     return ReplayDocument.of(replay, now_ms())
 
 

@@ -31,6 +31,11 @@ DELIVERY_ARCHIVE: Final = "delivery_archive"
 REPLAY_OUTCOMES: Final = "replay_outcomes"
 """The outcomes of replays by hour: see `replay_outcomes`."""
 
+REPLAY_REQUESTS: Final = "replay_requests"
+"""Wakes idle workers: see `replay_requests`."""
+
+_REPLAY_REQUESTS_RETENTION_MS: Final = 3_600_000
+
 AUDIT_PARTITIONS: Final = 1
 """Every process writes a few records a minute, or one a second while events come."""
 
@@ -53,8 +58,8 @@ def ensure_topics(
     `partitions` must never change: it decides the partition of each webhook. `retention_ms` applies
     to `delivery_log`, `delivery_outcomes` and `replay_outcomes`. A `replication_factor` of -1 is
     the log's default. `properties` are the operator's for the client, such as those of TLS.
-    With `is_audited`, `audit` is created too. If it, or `replay_outcomes`, cannot be created, that
-    is logged only: topics created in advance for an older version lack them.
+    With `is_audited`, `audit` is created too. If it, `replay_outcomes` or `replay_requests` cannot
+    be created, that is logged only: topics created in advance for an older version lack them.
 
     Raises:
         LogUnavailable: the log did not answer in time, or rejected the creation of a topic.
@@ -80,6 +85,10 @@ def ensure_topics(
     if REPLAY_OUTCOMES not in existing:
         topic = NewTopic(REPLAY_OUTCOMES, partitions, replication_factor, config=retention)
         _create_optional(admin, topic, "replay-outcomes-topic-missing", timeout_s)
+    if REPLAY_REQUESTS not in existing:
+        retention = {"retention.ms": str(_REPLAY_REQUESTS_RETENTION_MS)}
+        topic = NewTopic(REPLAY_REQUESTS, 1, replication_factor, config=retention)
+        _create_optional(admin, topic, "replay-requests-topic-missing", timeout_s)
     if is_audited and AUDIT_TOPIC not in existing:
         retention = {"retention.ms": str(AUDIT_RETENTION_MS)}
         topic = NewTopic(AUDIT_TOPIC, AUDIT_PARTITIONS, replication_factor, config=retention)

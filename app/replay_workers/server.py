@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from functools import partial
 from typing import Final
 
 from app.config import Settings
@@ -11,6 +12,7 @@ from app.domain.options import IN_FLIGHT_MAX
 from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.log.replay_requests import ReplayRequestListener
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.replay_workers.dependencies import WorkerDependencies
@@ -87,8 +89,10 @@ async def _serve(settings: Settings, store: Store) -> None:
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, worker.wake)
         async with _heartbeat(worker, settings, store):
-            await worker.run(stopping)
+            with ReplayRequestListener(settings, wake):
+                await worker.run(stopping)
     _log.info("stopped", extra={"worker": worker.name})
 
 

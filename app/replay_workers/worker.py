@@ -43,6 +43,7 @@ class ReplayWorker:
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0
         self._last_account_id = ""
+        self._wake = asyncio.Event()
         self._slots = Slots(settings.jobs_per_worker, settings.waiting_replays_per_worker)
         self.waiting = 0
         """How many of the replays wait most of their time."""
@@ -54,12 +55,18 @@ class ReplayWorker:
         """The number of replays that it runs."""
         return len(self._jobs)
 
+    def wake(self) -> None:
+        """Poll now. For the event loop's thread."""
+        self._wake.set()
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set; return when every replay is finished or released."""
         async with asyncio.TaskGroup() as group:
             notifier = Notifier(self._dependencies)
             notices = group.create_task(notifier.run())
+            waking = group.create_task(self._wake_when_set(stopping))
             await self._claim_until(stopping)
+            waking.cancel()
             # Concurrently with the last requests of the replays.
             last_notices = group.create_task(notifier.finish(LAST_REQUESTS_S))
             await self._stop_jobs()
@@ -68,10 +75,15 @@ class ReplayWorker:
 
     async def _claim_until(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
+            self._wake.clear()
             if not await self._claim_or_make_room():
                 pause_s = max(self._dependencies.settings.poll_interval_s, self._unavailable_s)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), pause_s)
+                    await asyncio.wait_for(self._wake.wait(), pause_s)
+
+    async def _wake_when_set(self, stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        self.wake()
 
     async def _claim_or_make_room(self) -> bool:
         """Claim a replay, or let one give way if no slot is free; whether it claimed one."""
@@ -138,6 +150,7 @@ class ReplayWorker:
     def _remove_job(self, task: "asyncio.Task[None]") -> None:
         del self._jobs[task]
         self._dependencies.metrics.running.dec()
+        self.wake()  # a slot is free
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("job-failed", extra={"replay": task.get_name()}, exc_info=error)
 

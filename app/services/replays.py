@@ -68,6 +68,7 @@ async def create_replay(
             actor=caller.actor,
         )
     )
+    services.replay_requests.publish(replay.id)
     return replay
 
 

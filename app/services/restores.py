@@ -58,7 +58,9 @@ def record_restore(
     # The offsets of a repeated request may be deleted by now, which is no error.
     if replay.offsets != offsets:
         _check_offsets(services, replay, offsets)
-    return services.store.record_restore(replay_id, offsets, actor=caller.actor)
+    restored = services.store.record_restore(replay_id, offsets, actor=caller.actor)
+    services.replay_requests.publish(replay_id)
+    return restored
 
 
 def record_missing(services: Services, caller: ApiKey, replay_id: str, missing: str) -> Replay:

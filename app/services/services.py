@@ -16,6 +16,7 @@ from app.log.estimate import Estimator
 from app.log.history import LogHistory
 from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
+from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import on_own_thread
 from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
@@ -46,6 +47,7 @@ class Services:
     settings: Settings
     store: Store
     publisher: EventPublisher
+    replay_requests: ReplayRequestPublisher
     history: LogHistory
     outcomes: LogHistory
     """Reads the topic of live delivery outcomes."""
@@ -79,6 +81,9 @@ class Services:
             settings=settings,
             store=store,
             publisher=publisher,
+            replay_requests=ReplayRequestPublisher(
+                settings.bootstrap_servers, settings.kafka_properties
+            ),
             history=history,
             outcomes=LogHistory(
                 settings.bootstrap_servers,
@@ -101,6 +106,7 @@ class Services:
     def close(self) -> None:
         """Close what `of` opened."""
         self.browser.close()
+        self.replay_requests.close()
 
 
 @asynccontextmanager

@@ -7,9 +7,18 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.config import DAY_MS
+from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.model import NewReplay, NewWebhook, Window
 from app.domain.processes import Process
+from app.domain.states import ReplayState
+from app.log.replay_requests import ReplayRequestPublisher
+from app.log.topics import ensure_topics
 from app.store import Store
+from app.webhooks.signing import new_secret
+from tests.integration.replay_workers.worker_bench import BEGIN_MS
 from tests.support.database.migrated import make_migrated
+from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.ports import free_port
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import until
@@ -64,6 +73,34 @@ def test_metrics_are_shown_where_a_port_is_set(tmp_path: Path) -> None:
         process.start(READY)
         page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
     assert "rewind_worker_jobs_running 0.0" in page
+
+
+def test_a_requested_replay_wakes_it(tmp_path: Path, url: str, broker: BrokerProcess) -> None:
+    servers = broker.bootstrap_servers
+    ensure_topics(servers, partitions=4, retention_ms=DAY_MS)
+    options = {
+        "REWIND_BOOTSTRAP_SERVERS": servers,
+        "REWIND_POLL_INTERVAL_S": "86400",
+        "REWIND_ALLOW_PRIVATE_TARGETS": "true",
+    }
+    requests = ReplayRequestPublisher(servers, {})
+    with (
+        closing(Store.open(url)) as store,
+        closing(requests),
+        worker(tmp_path, **options) as process,
+    ):
+        process.start(READY)
+        receiver = "http://127.0.0.1:1/hook"
+        webhook = store.create_webhook(NewWebhook(receiver, "", new_secret(), DEFAULT_ACCOUNT))
+        store.enable_webhook(webhook.id, receiver)
+        replay, _ = store.create_replay(NewReplay(webhook.id, Window(BEGIN_MS, BEGIN_MS + 1)))
+
+        def is_completed() -> bool:
+            # The first requests may precede the listener's start.
+            requests.publish(replay.id)
+            return store.replay(replay.id).state is ReplayState.COMPLETED
+
+        until(is_completed, "the worker found it")
 
 
 def at_work(store: Store) -> tuple[Process, ...]:
