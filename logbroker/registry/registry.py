@@ -6,8 +6,10 @@ as a new `ClusterView`, in the same way for the requesting broker and for all ot
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
+from logbroker.errors import RequestRefused
 from logbroker.groups.stored import (
     CommittedOffset,
     StoredGroup,
@@ -23,6 +25,14 @@ Replicas = Sequence[Sequence[int]]
 """For each partition the ids of its brokers, the leader first."""
 
 Settings = Mapping[str, str]
+
+
+class PlacedTopic(NamedTuple):
+    """A topic to create, with the brokers of its partitions."""
+
+    name: str
+    replicas: Replicas
+    settings: Settings
 
 
 class Registry(ABC):
@@ -64,6 +74,16 @@ class Registry(ABC):
             InvalidTopic: the name is not allowed, or differs from another only in `.` and `_`.
             TopicAlreadyExists: a topic has this name.
         """
+
+    def create_topics(self, wanted: Sequence[PlacedTopic]) -> list[Topic | RequestRefused]:
+        """Create topics; returns each, or the error that `create_topic` raises for it."""
+        outcomes: list[Topic | RequestRefused] = []
+        for each in wanted:
+            try:
+                outcomes.append(self.create_topic(*each))
+            except RequestRefused as refusal:
+                outcomes.append(refusal)
+        return outcomes
 
     @abstractmethod
     def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:

@@ -59,6 +59,29 @@ def check_new_topic(name: str, others: Collection[str]) -> None:
     check_collision(name, others)
 
 
+class TopicNames:
+    """The names of a cluster's topics, to check many new ones against."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_folded = {_folded(name): name for name in names}
+
+    def add(self, name: str) -> None:
+        """Add the name of a new topic."""
+        self._by_folded[_folded(name)] = name
+
+    def check(self, name: str) -> None:
+        """Reject a name that a new topic cannot have.
+
+        Raises:
+            InvalidTopic: the name is not allowed, or differs from another only in `.` and `_`.
+            TopicAlreadyExists: a topic has this name.
+        """
+        check_topic_name(name)
+        other = self._by_folded.get(_folded(name))
+        if other is not None:
+            check_new_topic(name, (other,))
+
+
 def check_id(topic: Topic, topic_id: UUID | None) -> None:
     """Reject a topic whose id differs from the requested one; None matches every id.
 
@@ -91,24 +114,32 @@ def check_collision(name: str, others: Iterable[str]) -> None:
     Raises:
         InvalidTopic: one of `others` differs from the name only in `.` and `_`.
     """
-    folded = name.replace(".", "_")
+    folded = _folded(name)
     for other in others:
-        if other != name and other.replace(".", "_") == folded:
+        if other != name and _folded(other) == folded:
             raise InvalidTopic(
                 f"topic name {name!r} collides with {other!r}: metrics treat . and _ as equal"
             )
 
 
+def count_partitions(topics: Iterable[Topic]) -> Counter[int]:
+    """Return the number of partitions on each broker."""
+    return Counter(
+        replica for topic in topics for replicas in topic.replicas for replica in replicas
+    )
+
+
 def place_partitions(
-    count: int, brokers: Iterable[int], topics: Iterable[Topic]
+    count: int, brokers: Iterable[int], load: Mapping[int, int]
 ) -> tuple[tuple[int, ...], ...]:
     """Assign one broker to each of `count` partitions, the least loaded brokers first.
 
-    The brokers take turns, so that a topic is spread evenly. `brokers` is not empty; the partitions
-    of `topics` determine the load.
+    The brokers take turns, so that a topic is spread evenly. `brokers` is not empty; `load` is the
+    number of partitions that each has.
     """
-    load = Counter(
-        replica for topic in topics for replicas in topic.replicas for replica in replicas
-    )
     order = sorted(brokers, key=lambda broker: (load[broker], broker))
     return tuple((order[number % len(order)],) for number in range(count))
+
+
+def _folded(name: str) -> str:
+    return name.replace(".", "_")

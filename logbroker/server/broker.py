@@ -31,7 +31,7 @@ from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.listener import Listener
 from logbroker.server.log_cleaner import LogCleaner
 from logbroker.server.loop import SocketLoop
-from logbroker.server.membership import Membership
+from logbroker.server.membership import DiskWork, Membership
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.metrics.sources import MetricSources
 from logbroker.server.opening import open_data
@@ -139,11 +139,10 @@ class Broker:
         self._counters = Counters()
         self._partitions = partitions = Partitions(view)
         self._closed_partitions: set[Partition] = set()
-        self._membership = Membership(self._registry, loop, config.broker_id)
         self._flush_pool = WorkerPool(loop, "flush", config.flush_threads)
         self._read_pool = WorkerPool(loop, "read", READ_THREADS)
         self._disk_pool = WorkerPool(loop, "disk", 1)
-        self._registry_thread = RegistryThread(loop)
+        self._folder_pool = WorkerPool(loop, "folders", 1)
         self._commit = GroupCommit(
             loop, self._flush_pool, self._counters, self._handle_flush, self._handle_failed_flush
         )
@@ -159,6 +158,10 @@ class Broker:
             self._commit.reschedule_flush,
             self._handle_closed_partition,
         )
+        self._membership = Membership(
+            self._registry, loop, config.broker_id, self._prepare_view, self._folder_pool
+        )
+        self._registry_thread = RegistryThread(loop, self._membership.call_after_views)
         self._coordinator = GroupCoordinator(config, self._registry, loop, self._counters, view)
         # Partitions come first: later listeners find them in their new state.
         self._membership.add_listener(self._apply_view)
@@ -260,6 +263,11 @@ class Broker:
         if self._listener.memory.is_short:
             self._listener.memory.resume_waiting()
 
+    def _prepare_view(self, view: ClusterView) -> DiskWork | None:
+        # Batches of this turn are written while their topics still exist.
+        self._produce.end_turn()
+        return self._leadership.prepare(view)
+
     def _apply_view(self, view: ClusterView) -> None:
         # Batches of this turn are written while this broker still leads their partitions.
         self._produce.end_turn()
@@ -295,7 +303,7 @@ class Broker:
         self._registry_thread.close()
         self._membership.leave()
         self._cleaner.close()
-        for pool in (self._flush_pool, self._read_pool, self._disk_pool):
+        for pool in (self._flush_pool, self._read_pool, self._disk_pool, self._folder_pool):
             pool.close()
         self._logs.close()
         self._loop.close()

@@ -6,9 +6,10 @@ missing folders, and the folders whose topic was deleted.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import (
@@ -23,8 +24,8 @@ from logbroker.registry.topic import Topic
 from logbroker.server.housekeeping import FileDeletion
 from logbroker.server.membership import KnownTopics
 from logbroker.server.partition import Partition, Partitions
-from logbroker.storage.checkpoints import TopicPartition
-from logbroker.storage.log_directory import LogDirectory, NewLog
+from logbroker.storage.log_directory import CreatedLogs, LogDirectory, NewLog
+from logbroker.storage.partition_log import PartitionLog
 from logbroker.topic_settings import apply_topic_settings
 
 log = logging.getLogger("logbroker.leadership")
@@ -55,8 +56,14 @@ def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
     return valid
 
 
-Failures = Mapping[TopicPartition, StorageFailed]
-"""Why logs could not be created."""
+@dataclass(frozen=True, slots=True)
+class _DiskChanges:
+    """The folders that a view requires to be renamed and created, and the result of that."""
+
+    deleted: Sequence[tuple[Topic, Sequence[PartitionLog]]]
+    missing: Sequence[NewLog]
+    renamed: list[tuple[Topic, list[Path]]] = field(default_factory=list)
+    created: CreatedLogs = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -73,6 +80,9 @@ class PartitionChanges:
 
 class PartitionLeadership:
     """Applies cluster views to the partitions of this broker.
+
+    `prepare` closes what a view no longer has and returns the work on the disk, which may take
+    seconds; after it, `apply_view` opens what the view has.
 
     The log of a resigned partition stays open, since only this broker stores it. A partition
     that is led again is a new `Partition` with the same log.
@@ -94,22 +104,45 @@ class PartitionLeadership:
         self._on_configured = on_configured
         self._on_closed = on_closed
         self._known = KnownTopics(partitions.view)
+        self._changes = PartitionChanges()
+        self._changed: Sequence[tuple[Topic, LogConfig]] = ()
+        self._disk = _DiskChanges((), ())
 
-    def apply_view(self, view: ClusterView) -> None:
-        """Apply a view; calls `on_configured` for added partitions and for changed settings."""
-        before, self._partitions.view = self._partitions.view, view
-        changes = PartitionChanges()
+    def prepare(self, view: ClusterView) -> Callable[[], None] | None:
+        """Close deleted topics; returns the work to do before `apply_view`, on any thread."""
+        before = self._partitions.view
+        self._changes = PartitionChanges()
+        deleted: list[tuple[Topic, Sequence[PartitionLog]]] = []
         if view.topics is not before.topics or view.unreadable != before.unreadable:
-            self._close_topics(view, changes)
+            deleted = self._close_topics(view)
         leaders_may_differ = view.brokers != before.brokers
-        changed = [
+        self._changed = [
             (topic, log_config(self._config, topic))
             for topic in view.topics.values()
             if leaders_may_differ or before.topics.get(topic.name) is not topic
         ]
-        failures = self._create_logs(changed)
-        for topic, config in changed:
-            self._apply_topic(topic, config, failures, changes)
+        missing = [
+            NewLog(topic.name, number, topic.topic_id, config)
+            for topic, config in self._changed
+            for number in range(topic.partitions)
+            if (topic.name, number) not in self._logs.logs and self._is_leader(view, topic, number)
+        ]
+        self._disk = disk = _DiskChanges(deleted, missing)
+        return (lambda: self._change_disk(disk)) if deleted or missing else None
+
+    def apply_view(self, view: ClusterView) -> None:
+        """Apply a prepared view; calls `on_configured` for added and changed partitions."""
+        self._partitions.view = view
+        changes, disk = self._changes, self._disk
+        for topic, folders in disk.renamed:
+            changes.deleted += len(folders)
+            self._files.schedule(folders, log_config(self._config, topic).file_delete_delay_ms)
+        for key, created in disk.created.items():
+            if isinstance(created, PartitionLog):
+                self._logs.logs[key] = created
+        for topic, config in self._changed:
+            self._apply_topic(view, topic, config)
+        self._changed, self._disk = (), _DiskChanges((), ())
         if changes:
             log.info(
                 "leading partitions=%d added=%d resigned=%d deleted=%d",
@@ -119,73 +152,72 @@ class PartitionLeadership:
                 changes.deleted,
             )
 
-    def _close_topics(self, view: ClusterView, changes: PartitionChanges) -> None:
-        """Resign the topics with unreadable metadata, and delete the deleted ones."""
-        for topic in self._known.update(view):
-            self._delete(topic, changes)
+    def _close_topics(self, view: ClusterView) -> list[tuple[Topic, Sequence[PartitionLog]]]:
+        """Resign the topics with unreadable metadata; return the deleted ones with their logs."""
+        topics = self._known.update(view)
+        if topics:
+            # Requests that wait for a deleted topic are answered now: it is unknown.
+            before = self._partitions.view
+            gone = {topic.name for topic in topics}
+            remaining = {name: each for name, each in before.topics.items() if name not in gone}
+            self._partitions.view = replace(before, topics=remaining)
+        deleted: list[tuple[Topic, Sequence[PartitionLog]]] = [
+            (topic, self._delete(topic)) for topic in topics
+        ]
         for topic in self._known.unreadable.values():
             for number in range(topic.partitions):
-                self._resign(topic, number, changes)
+                self._resign(topic, number)
+        return deleted
 
-    def _create_logs(self, topics: Sequence[tuple[Topic, LogConfig]]) -> Failures:
-        """Create the missing logs of led partitions; returns the failures."""
-        missing = [
-            NewLog(topic.name, number, topic.topic_id, config)
-            for topic, config in topics
-            for number in range(topic.partitions)
-            if (topic.name, number) not in self._logs.logs and self._is_leader(topic, number)
-        ]
-        return self._logs.create_all(missing) if missing else {}
+    def _change_disk(self, disk: _DiskChanges) -> None:
+        for topic, logs in disk.deleted:
+            try:
+                disk.renamed.append((topic, self._logs.rename_removed(topic.name, logs)))
+            except StorageFailed as failure:
+                log.error("folders are kept until restart topic=%s reason=%s", topic.name, failure)
+        if disk.missing:
+            disk.created.update(self._logs.create_all(disk.missing))
 
-    def _is_leader(self, topic: Topic, number: int) -> bool:
-        return self._partitions.view.leader(topic, number) == self._config.broker_id
+    def _is_leader(self, view: ClusterView, topic: Topic, number: int) -> bool:
+        return view.leader(topic, number) == self._config.broker_id
 
-    def _apply_topic(
-        self, topic: Topic, config: LogConfig, failures: Failures, changes: PartitionChanges
-    ) -> None:
+    def _apply_topic(self, view: ClusterView, topic: Topic, config: LogConfig) -> None:
         for number in range(topic.partitions):
             partition = self._partitions.find(topic.name, number)
-            if not self._is_leader(topic, number):
-                self._resign(topic, number, changes)
-            elif (failure := failures.get((topic.name, number))) is not None:
-                log.error("cannot open partition=%s-%d reason=%s", topic.name, number, failure)
-                self._partitions.add_failed(topic, number, failure)
+            created = self._disk.created.get((topic.name, number))
+            if not self._is_leader(view, topic, number):
+                self._resign(topic, number)
+            elif isinstance(created, StorageFailed):
+                log.error("cannot open partition=%s-%d reason=%s", topic.name, number, created)
+                self._partitions.add_failed(topic, number, created)
             elif partition is None:
-                self._lead(topic, number, config, changes)
+                self._lead(topic, number, config)
             else:
                 partition.topic = topic
                 if partition.log.config != config:
                     partition.log.config = config
                     self._on_configured(partition)
 
-    def _lead(
-        self, topic: Topic, number: int, config: LogConfig, changes: PartitionChanges
-    ) -> None:
+    def _lead(self, topic: Topic, number: int, config: LogConfig) -> None:
         partition_log = self._logs.logs[topic.name, number]
         partition_log.config = config
         partition = Partition(topic, partition_log, self._partitions.traffic_of(topic.name))
         self._partitions.add(partition)
-        changes.added += 1
+        self._changes.added += 1
         self._on_configured(partition)
 
-    def _resign(self, topic: Topic, number: int, changes: PartitionChanges) -> None:
+    def _resign(self, topic: Topic, number: int) -> None:
         partition = self._partitions.remove(topic.name, number)
         if partition is not None:
-            changes.resigned += 1
+            self._changes.resigned += 1
             reason = f"this broker no longer leads {partition}"
             self._on_closed(partition, NotLeaderOrFollower(reason))
 
-    def _delete(self, topic: Topic, changes: PartitionChanges) -> None:
-        """Close a topic's partitions; their files are deleted after `file.delete.delay.ms`."""
+    def _delete(self, topic: Topic) -> list[PartitionLog]:
+        """Close a topic's partitions; returns their logs, which are removed."""
         self._partitions.remove_traffic(topic.name)
         for number in range(topic.partitions):
             partition = self._partitions.remove(topic.name, number)
             if partition is not None:
                 self._on_closed(partition, UnknownTopicOrPartition(f"{partition} was deleted"))
-        try:
-            folders = self._logs.delete(topic.name, range(topic.partitions))
-        except StorageFailed as failure:
-            log.error("folders are kept until restart topic=%s reason=%s", topic.name, failure)
-            return
-        changes.deleted += len(folders)
-        self._files.schedule(folders, log_config(self._config, topic).file_delete_delay_ms)
+        return self._logs.remove(topic.name, range(topic.partitions))

@@ -3,16 +3,21 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.registry import Registry
 from logbroker.registry.topic import Topic
 from logbroker.server.loop import SocketLoop
+from logbroker.server.worker_pool import WorkerPool
 
 log = logging.getLogger("logbroker.membership")
 
 ViewListener = Callable[[ClusterView], None]
+
+DiskWork = Callable[[], None]
+"""Work on the disk that a view requires, for any thread."""
 
 
 class Membership:
@@ -20,14 +25,27 @@ class Membership:
 
     No view may be skipped: a broker that lost and regained its session must resign its
     partitions in between, since other brokers may have led them.
+
+    `prepare` is called with each view first. The listeners get the view after the work that it
+    returns has run on `pool`, and later views wait.
     """
 
-    def __init__(self, registry: Registry, loop: SocketLoop, broker_id: int) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        loop: SocketLoop,
+        broker_id: int,
+        prepare: Callable[[ClusterView], DiskWork | None],
+        pool: WorkerPool,
+    ) -> None:
         self._registry = registry
         self._loop = loop
         self._broker_id = broker_id
+        self._prepare = prepare
+        self._pool = pool
         self._listeners: list[ViewListener] = []
-        self._views: deque[ClusterView] = deque()
+        self._queue: deque[ClusterView | Callable[[], None]] = deque()
+        self._is_preparing = False
         self._is_registered = False
 
     def add_listener(self, listener: ViewListener) -> None:
@@ -41,8 +59,19 @@ class Membership:
             ConfigurationError: another broker is registered with this id.
         """
         self._registry.join(endpoint, self._queue_view)
-        while self._views:
-            self._deliver_next()
+        while self._queue:
+            view = self._queue.popleft()
+            assert isinstance(view, ClusterView), "calls are queued by the loop, later"
+            if (work := self._prepare(view)) is not None:
+                work()
+            self._deliver(view)
+
+    def call_after_views(self, call: Callable[[], None]) -> None:
+        """Run `call` once the views that are queued now are delivered; immediately if none is."""
+        if self._queue or self._is_preparing:
+            self._queue.append(call)
+        else:
+            call()
 
     def leave(self) -> None:
         """Deregister, so that clients switch to the other brokers at once."""
@@ -52,13 +81,28 @@ class Membership:
 
     def _queue_view(self, view: ClusterView) -> None:
         """Queue a new view; called on a thread of the registry."""
-        self._views.append(view)
-        self._loop.call_soon(self._deliver_next)
+        self._queue.append(view)
+        self._loop.call_soon(self._deliver_queued)
 
-    def _deliver_next(self) -> None:
-        if not self._views:
-            return  # `join` has delivered it
-        view = self._views.popleft()
+    def _deliver_queued(self) -> None:
+        while self._queue and not self._is_preparing:
+            head = self._queue.popleft()
+            if not isinstance(head, ClusterView):
+                head()
+            elif (work := self._prepare(head)) is None:
+                self._deliver(head)
+            else:
+                self._is_preparing = True
+                self._pool.submit(work, partial(self._finish_preparation, head))
+
+    def _finish_preparation(self, view: ClusterView, result: Exception | None) -> None:
+        if result is not None:
+            raise result
+        self._is_preparing = False
+        self._deliver(view)
+        self._deliver_queued()
+
+    def _deliver(self, view: ClusterView) -> None:
         self._log_registration(view)
         for listener in self._listeners:
             listener(view)

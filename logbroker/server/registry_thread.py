@@ -20,10 +20,13 @@ class RegistryThread:
     """One thread that runs registry calls in the order of their requests.
 
     The views that a call caused are applied on the loop's thread before its result arrives
-    there: the registry delivers them before it returns, and the inbox keeps their order.
+    there: the registry queues them before it returns, and `call_after_views` waits for them.
     """
 
-    def __init__(self, loop: SocketLoop) -> None:
+    def __init__(
+        self, loop: SocketLoop, call_after_views: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._call_after_views = call_after_views
         self._pool = WorkerPool(loop, "registry", 1)
 
     def submit(
@@ -44,7 +47,7 @@ class RegistryThread:
                 log.exception("request failed peer=%s", connection.peer)
                 connection.close("internal error")
 
-        self._pool.submit(call, finish)
+        self._pool.submit(call, lambda result: self._call_after_views(lambda: finish(result)))
 
     def close(self) -> None:
         """Wait briefly for the running call: ZooKeeper may not respond for minutes."""

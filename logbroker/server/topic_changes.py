@@ -15,8 +15,14 @@ from logbroker.errors import (
     StorageFailed,
 )
 from logbroker.registry.cluster import ClusterView
-from logbroker.registry.registry import Registry, Replicas, Settings
-from logbroker.registry.topic import Topic, check_growth, check_new_topic, place_partitions
+from logbroker.registry.registry import PlacedTopic, Registry, Replicas, Settings
+from logbroker.registry.topic import (
+    Topic,
+    TopicNames,
+    check_growth,
+    count_partitions,
+    place_partitions,
+)
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
@@ -49,28 +55,46 @@ class TopicChanges:
         """The newest view, which may be newer than the one applied last."""
         return self._registry.view
 
-    def check_new(self, wanted: NewTopic) -> Replicas:
-        """Validate as `create` does, without a change; returns the replicas.
+    def check_all(self, wanted: Sequence[NewTopic]) -> dict[str, PlacedTopic | RequestRefused]:
+        """Validate as `create_all` does, without a change; returns placed topics or errors.
 
-        Raises:
-            InvalidTopic, TopicAlreadyExists: the name is invalid or in use.
-            InvalidPartitions: the brokers would exceed their maximum of partitions.
-            InvalidReplicaAssignment: the assignment names unknown brokers.
-            InvalidConfig: a setting is unknown or out of range.
+        InvalidTopic, TopicAlreadyExists: the name is invalid or in use. InvalidPartitions: the
+        brokers would exceed their maximum of partitions. InvalidReplicaAssignment: the assignment
+        names unknown brokers. InvalidConfig: a setting is unknown or out of range.
         """
         view = self.view
-        check_new_topic(wanted.name, view.topics)
-        self._check_settings(wanted.settings)
-        return self._place(view, wanted.name, wanted.partitions, wanted.assignment)
+        names, load = TopicNames(view.topics), count_partitions(view.topics.values())
+        outcomes: dict[str, PlacedTopic | RequestRefused] = {}
+        for new in wanted:
+            try:
+                names.check(new.name)
+                self._check_settings(new.settings)
+                replicas = self._place(view, load, new.name, new.partitions, new.assignment)
+            except RequestRefused as refusal:
+                outcomes[new.name] = refusal
+                continue
+            names.add(new.name)
+            load.update(brokers[0] for brokers in replicas)
+            outcomes[new.name] = PlacedTopic(new.name, replicas, new.settings)
+        return outcomes
 
-    def create(self, wanted: NewTopic) -> Topic:
-        """Create a topic whose partitions are spread over the live brokers."""
-        replicas = self.check_new(wanted)
-        topic = self._registry.create_topic(wanted.name, replicas, wanted.settings)
-        log.info(
-            "created topic=%s partitions=%d id=%s", topic.name, topic.partitions, topic.topic_id
-        )
-        return topic
+    def create_all(self, wanted: Sequence[NewTopic]) -> "Outcomes":
+        """Create topics with distinct names, their partitions spread over the live brokers."""
+        checked = self.check_all(wanted)
+        placed = [each for each in checked.values() if isinstance(each, PlacedTopic)]
+        created = self._registry.create_topics(placed) if placed else []
+        outcomes = {new.name: outcome for new, outcome in zip(placed, created, strict=True)}
+        for topic in outcomes.values():
+            if isinstance(topic, Topic):
+                log.info(
+                    "created topic=%s partitions=%d id=%s",
+                    topic.name,
+                    topic.partitions,
+                    topic.topic_id,
+                )
+        return outcomes | {
+            name: each for name, each in checked.items() if isinstance(each, RequestRefused)
+        }
 
     def delete(self, topic: Topic) -> None:
         """Delete a topic, but not a newer one with the same name."""
@@ -90,7 +114,8 @@ class TopicChanges:
             raise InvalidReplicaAssignment(
                 f"{len(assignment)} assignments for {more} new partitions"
             )
-        replicas = (*topic.replicas, *self._place(view, name, more, assignment))
+        load = count_partitions(view.topics.values())
+        replicas = (*topic.replicas, *self._place(view, load, name, more, assignment))
         check_growth(topic, replicas)
         return replicas
 
@@ -124,18 +149,24 @@ class TopicChanges:
             )
 
     def _place(
-        self, view: ClusterView, name: str, more: int, assignment: Replicas | None
+        self,
+        view: ClusterView,
+        load: Mapping[int, int],
+        name: str,
+        more: int,
+        assignment: Replicas | None,
     ) -> Replicas:
         if not view.brokers:
             raise LeaderNotAvailable(f"{name} cannot be placed: no broker is registered")
-        free = _free_partitions(view, self._config.partitions_max)
+        partitions_max = self._config.partitions_max
+        free = {broker: max(0, partitions_max - load.get(broker, 0)) for broker in view.brokers}
         if more > sum(free.values()):
             raise InvalidPartitions(
                 f"{name} needs {more} more partitions; "
                 f"brokers {sorted(free)} can take {sum(free.values())}"
             )
         if assignment is None:
-            replicas: Replicas = place_partitions(more, view.brokers, view.topics.values())
+            replicas: Replicas = place_partitions(more, view.brokers, load)
         else:
             _check_assignment(assignment, free)
             replicas = assignment
@@ -181,15 +212,7 @@ class TopicCreation:
             else:
                 created(outcomes)
 
-        self._registry_thread.submit(
-            connection, lambda: {each.name: self._try_create(each) for each in wanted}, applied
-        )
-
-    def _try_create(self, wanted: NewTopic) -> Topic | RequestRefused:
-        try:
-            return self._changes.create(wanted)
-        except RequestRefused as refusal:
-            return refusal
+        self._registry_thread.submit(connection, lambda: self._changes.create_all(wanted), applied)
 
     def _failed(self, outcomes: Outcomes) -> list[tuple[Topic, StorageFailed]]:
         return [
@@ -208,17 +231,6 @@ class TopicCreation:
                 log.error(
                     "cannot delete topic without logs topic=%s reason=%s", topic.name, refusal
                 )
-
-
-def _free_partitions(view: ClusterView, partitions_max: int) -> dict[int, int]:
-    """Return how many more partitions each live broker may have."""
-    load = Counter(
-        replica
-        for topic in view.topics.values()
-        for replicas in topic.replicas
-        for replica in replicas
-    )
-    return {broker: max(0, partitions_max - load[broker]) for broker in view.brokers}
 
 
 def _check_assignment(assignment: Replicas, live: Mapping[int, int]) -> None:

@@ -39,8 +39,9 @@ DELETE_SUFFIX: Final = "-delete"
 OFFSET_MAX: Final = 2**63 - 1
 FILE_NAME_CHARS_MAX: Final = 255
 
-FOLDERS_AT_ONCE: Final = 8
-"""A new folder needs several flushes, which a file system groups across threads."""
+FOLDERS_AT_ONCE: Final = 4
+"""A new folder needs several flushes, which a file system groups across threads. More threads
+would take the interpreter from the broker's loop more often."""
 
 _FOLDER_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
@@ -61,6 +62,10 @@ class NewLog(NamedTuple):
     partition: int
     topic_id: UUID
     config: LogConfig
+
+
+CreatedLogs = dict[TopicPartition, PartitionLog | StorageFailed]
+"""Each log that was to be created, or why it was not."""
 
 
 class Recovery(NamedTuple):
@@ -175,37 +180,27 @@ class LogDirectory:
         self.recovery = self.recovery._replace(seconds=time.monotonic() - start_s)
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> PartitionLog:
-        """Create an empty log, durable when the method returns.
+        """Create and add an empty log, durable when the method returns.
 
         Raises:
             StorageFailed: a disk operation failed, or the folder exists.
         """
-        key = topic, partition
-        folder = self.path / f"{topic}-{partition}"
-        if key in self._deleted:
-            # With the old log's recovery point, recovery would drop records of the new log.
-            self.write_checkpoints()
-        try:
-            loaded = create_folder(folder, topic_id)
-        except OSError as cause:
-            raise StorageFailed(f"{folder.name} cannot be created: {cause}") from cause
-        log = PartitionLog(folder, topic, partition, config, loaded)
-        self.logs[key] = log
+        log = self._create(NewLog(topic, partition, topic_id, config))
+        self.logs[topic, partition] = log
         return log
 
-    def create_all(self, wanted: Sequence[NewLog]) -> dict[TopicPartition, StorageFailed]:
-        """Create empty logs on several threads; returns the failures."""
+    def create_all(self, wanted: Sequence[NewLog]) -> CreatedLogs:
+        """Create empty logs on several threads, without adding them; safe on any thread."""
 
-        def create(new: NewLog) -> StorageFailed | None:
+        def create(new: NewLog) -> PartitionLog | StorageFailed:
             try:
-                self.create(*new)
+                return self._create(new)
             except StorageFailed as failure:
                 return failure
-            return None
 
         with ThreadPoolExecutor(FOLDERS_AT_ONCE, "create-log") as threads:
-            failures = zip(wanted, threads.map(create, wanted), strict=True)
-            return {(new.topic, new.partition): failed for new, failed in failures if failed}
+            outcomes = zip(wanted, threads.map(create, wanted), strict=True)
+            return {(new.topic, new.partition): outcome for new, outcome in outcomes}
 
     def delete(self, topic: str, partitions: Iterable[int]) -> list[Path]:
         """Delete a topic's logs and return the renamed folders, which the caller removes.
@@ -213,15 +208,23 @@ class LogDirectory:
         Raises:
             StorageFailed: a rename failed; the logs are closed, but their folders are kept.
         """
-        deleted = [key for number in partitions if (key := (topic, number)) in self.logs]
-        if not deleted:
+        return self.rename_removed(topic, self.remove(topic, partitions))
+
+    def remove(self, topic: str, partitions: Iterable[int]) -> list[PartitionLog]:
+        """Remove a topic's logs, so that a new topic with the same name cannot use them."""
+        removed = [key for number in partitions if (key := (topic, number)) in self.logs]
+        return [self._remove_log(key) for key in removed]
+
+    def rename_removed(self, topic: str, logs: Sequence[PartitionLog]) -> list[Path]:
+        """Rename the folders of a topic's removed logs, for their deletion; safe on any thread.
+
+        Raises:
+            StorageFailed: a rename failed; the folders are kept.
+        """
+        if not logs:
             return []
-        # First: a new topic with the same name must not use an old log.
-        logs = [self._remove_log(key) for key in deleted]
         try:
-            renamed = [
-                _renamed_to_delete(log.folder, key) for log, key in zip(logs, deleted, strict=True)
-            ]
+            renamed = [_renamed_to_delete(log.folder, (topic, log.partition)) for log in logs]
             sync_directory(self.path)
         except OSError as cause:
             raise StorageFailed(f"topic {topic} cannot be deleted: {cause}") from cause
@@ -235,7 +238,7 @@ class LogDirectory:
         """
         with self._checkpointing:
             forgotten = list(self._deleted)
-            logs = list(self.logs.items())
+            logs = list(self.logs.copy().items())
             flushed = {key: log.high_watermark for key, log in logs}
             starts = {
                 key: log.log_start_offset
@@ -272,6 +275,17 @@ class LogDirectory:
     def release(self) -> None:
         """Release the lock without closing the logs, like a killed process."""
         os.close(self._lock_descriptor)
+
+    def _create(self, new: NewLog) -> PartitionLog:
+        folder = self.path / f"{new.topic}-{new.partition}"
+        if (new.topic, new.partition) in self._deleted:
+            # With the old log's recovery point, recovery would drop records of the new log.
+            self.write_checkpoints()
+        try:
+            loaded = create_folder(folder, new.topic_id)
+        except OSError as cause:
+            raise StorageFailed(f"{folder.name} cannot be created: {cause}") from cause
+        return PartitionLog(folder, new.topic, new.partition, new.config, loaded)
 
     def _config_of(
         self,

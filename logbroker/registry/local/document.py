@@ -10,6 +10,7 @@ directories were being removed; such a topic counts as deleted.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from textwrap import indent
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -32,16 +33,34 @@ class RegistryDocument:
     topics: Mapping[str, Topic]
 
 
-def format_metadata(metadata: RegistryDocument) -> bytes:
-    """Encode the document with one line per leaf, so that people can read and compare it."""
-    document = {
-        "version": VERSION,
-        "cluster_id": metadata.cluster_id,
-        "broker_id": metadata.broker_id,
-        "next_producer_id": metadata.next_producer_id,
-        "topics": [_topic_fields(topic) for topic in metadata.topics.values()],
-    }
-    return json.dumps(document, indent=1).encode() + b"\n"
+class DocumentEncoder:
+    """Encodes documents with one line per leaf, so that people can read and compare them.
+
+    A topic is encoded again only if it has changed since the last document.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[Topic, str]] = {}
+
+    def encode(self, metadata: RegistryDocument) -> bytes:
+        """Return the text of a document."""
+        self._lines = {name: self._encode(topic) for name, topic in metadata.topics.items()}
+        fields = {
+            "version": VERSION,
+            "cluster_id": metadata.cluster_id,
+            "broker_id": metadata.broker_id,
+            "next_producer_id": metadata.next_producer_id,
+        }
+        head = json.dumps(fields, indent=1).removesuffix("\n}")
+        topics = ",\n".join([lines for _, lines in self._lines.values()])
+        array = f"[\n{topics}\n ]" if topics else "[]"
+        return f'{head},\n "topics": {array}\n}}\n'.encode()
+
+    def _encode(self, topic: Topic) -> tuple[Topic, str]:
+        known = self._lines.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known
+        return topic, indent(json.dumps(_topic_fields(topic), indent=1), "  ")
 
 
 def parse_metadata(text: bytes) -> RegistryDocument:

@@ -14,7 +14,12 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID, uuid4
 
-from logbroker.errors import ConfigurationError, StorageFailed, UnknownTopicOrPartition
+from logbroker.errors import (
+    ConfigurationError,
+    RequestRefused,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
 from logbroker.groups.stored import (
     CommittedOffset,
     StoredGroup,
@@ -29,10 +34,10 @@ from logbroker.registry.cluster import (
     coordination_slot,
     new_cluster_id,
 )
-from logbroker.registry.local.document import RegistryDocument, format_metadata, parse_metadata
+from logbroker.registry.local.document import DocumentEncoder, RegistryDocument, parse_metadata
 from logbroker.registry.local.group_files import GroupFiles
-from logbroker.registry.registry import Registry, Replicas, Settings
-from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
+from logbroker.registry.registry import PlacedTopic, Registry, Replicas, Settings
+from logbroker.registry.topic import Topic, TopicNames, check_growth, check_id
 from logbroker.security.acl import Acl
 from logbroker.security.authorizer import AclIndex
 from logbroker.security.users import NO_USERS, Users, format_users, parse_users
@@ -62,6 +67,7 @@ class LocalRegistry(Registry):
     ) -> None:
         self._path = path
         self._metadata = metadata
+        self._encoder = DocumentEncoder()
         self._acls = acls
         self._users = users
         self._endpoint: BrokerEndpoint | None = None
@@ -115,10 +121,25 @@ class LocalRegistry(Registry):
 
     def create_topic(self, name: str, replicas: Replicas, settings: Settings) -> Topic:
         """Create a topic with a new id; `replicas` name only this broker."""
+        (outcome,) = self.create_topics([PlacedTopic(name, replicas, settings)])
+        if isinstance(outcome, RequestRefused):
+            raise outcome
+        return outcome
+
+    def create_topics(self, wanted: Sequence[PlacedTopic]) -> list[Topic | RequestRefused]:
+        """Create topics in one change of the file, with one new view."""
         with self._changing:
-            check_new_topic(name, self._metadata.topics)
-            frozen = MappingProxyType(dict(settings))
-            return self._put(Topic(name, uuid4(), self._own(replicas), frozen))
+            names = TopicNames(self._metadata.topics)
+            outcomes = [self._new_topic(each, names) for each in wanted]
+            created = {each.name: each for each in outcomes if isinstance(each, Topic)}
+            if not created:
+                return outcomes
+            try:
+                topics = {**self._metadata.topics, **created}
+                self._store(replace(self._metadata, topics=topics))
+            except StorageFailed as failure:
+                return [failure if isinstance(each, Topic) else each for each in outcomes]
+            return outcomes
 
     def delete_topic(self, name: str, topic_id: UUID | None = None) -> None:
         """Delete a topic."""
@@ -212,6 +233,15 @@ class LocalRegistry(Registry):
     def close(self) -> None:
         """Do nothing: no file stays open between two changes."""
 
+    def _new_topic(self, wanted: PlacedTopic, names: TopicNames) -> Topic | RequestRefused:
+        try:
+            names.check(wanted.name)
+        except RequestRefused as refusal:
+            return refusal
+        names.add(wanted.name)
+        frozen = MappingProxyType(dict(wanted.settings))
+        return Topic(wanted.name, uuid4(), self._own(wanted.replicas), frozen)
+
     def _topic(self, name: str) -> Topic:
         topic = self._metadata.topics.get(name)
         if topic is None:
@@ -236,7 +266,7 @@ class LocalRegistry(Registry):
     def _write(self, metadata: RegistryDocument) -> None:
         """Make `metadata` durable, then current."""
         try:
-            replace_file(self._path, format_metadata(metadata))
+            replace_file(self._path, self._encoder.encode(metadata))
         except OSError as error:
             raise StorageFailed(f"registry {self._path} cannot be written: {error}") from error
         self._metadata = metadata
@@ -275,7 +305,7 @@ def _load_or_create(path: Path, broker_id: int) -> RegistryDocument:
         return parse_metadata(path.read_bytes())
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = RegistryDocument(new_cluster_id(), broker_id, 0, {})
-    replace_file(path, format_metadata(metadata))
+    replace_file(path, DocumentEncoder().encode(metadata))
     return metadata
 
 

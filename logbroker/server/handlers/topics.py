@@ -22,10 +22,11 @@ from logbroker.errors import (
     InvalidRequest,
     RequestRefused,
 )
-from logbroker.registry.registry import Replicas
+from logbroker.registry.registry import PlacedTopic, Replicas
 from logbroker.registry.topic import Topic
 from logbroker.server.connection import Connection
 from logbroker.server.handlers.configs import config_source, topic_synonyms
+from logbroker.server.handlers.group_admin import LazyResponse
 from logbroker.server.leadership import log_config
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
@@ -66,7 +67,7 @@ class TopicHandlers:
         self,
         request: CreateTopicsRequest,
         connection: Connection,
-        respond: Callable[[CreateTopicsResponse], None],
+        respond: Callable[[LazyResponse], None],
     ) -> None:
         """Create each topic, or return an error for it."""
         duplicates = _duplicates(topic.name for topic in request.topics)
@@ -78,8 +79,12 @@ class TopicHandlers:
 
         def created(outcomes: dict[str, Topic | RequestRefused]) -> None:
             known = {**outcomes, **refused}
-            results = [self._created(topic.name, known[topic.name]) for topic in request.topics]
-            respond(CreateTopicsResponse(throttle_time_ms=0, topics=results))
+
+            def build() -> CreateTopicsResponse:
+                results = [self._created(topic.name, known[topic.name]) for topic in request.topics]
+                return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+
+            respond(LazyResponse(build))
 
         if request.validate_only:
             self._registry_thread.submit(connection, lambda: self._check_new(wanted), created)
@@ -149,14 +154,11 @@ class TopicHandlers:
         return int(topic.num_partitions)
 
     def _check_new(self, wanted: Sequence[NewTopic]) -> dict[str, Topic | RequestRefused]:
-        outcomes: dict[str, Topic | RequestRefused] = {}
-        for each in wanted:
-            try:
-                replicas = tuple(tuple(brokers) for brokers in self._changes.check_new(each))
-                outcomes[each.name] = Topic(each.name, NO_ID, replicas, each.settings)
-            except RequestRefused as refusal:
-                outcomes[each.name] = refusal
-        return outcomes
+        checked = self._changes.check_all(wanted)
+        return {
+            name: each if isinstance(each, RequestRefused) else _without_id(each)
+            for name, each in checked.items()
+        }
 
     def _created(self, name: str, outcome: Topic | RequestRefused) -> _Created:
         if isinstance(outcome, RequestRefused):
@@ -232,6 +234,11 @@ class TopicHandlers:
             refusal = self._partitions.failure_of(topic)
         code, message = code_and_message(refusal)
         return _Grown(name=name, error_code=code, error_message=message)
+
+
+def _without_id(placed: PlacedTopic) -> Topic:
+    replicas = tuple(tuple(brokers) for brokers in placed.replicas)
+    return Topic(placed.name, NO_ID, replicas, placed.settings)
 
 
 def _assignment(topic: CreateTopicsRequest.CreatableTopic) -> Replicas:

@@ -23,7 +23,8 @@ from logbroker.groups.stored import (
     StoredMembership,
 )
 from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
-from logbroker.registry.registry import Registry, Settings
+from logbroker.registry.registry import PlacedTopic, Registry, Settings
+from logbroker.registry.topic import Topic
 from tests.unit.logbroker.registry.registry_clusters import ENDPOINT, RegistryCluster
 
 ALONE = ((0,),)
@@ -51,6 +52,27 @@ def all_groups(registry: Registry) -> dict[str, StoredGroup]:
     groups = [g for slot in range(COORDINATION_SLOTS) for g in registry.load_groups(slot)]
     assert len({group.group_id for group in groups}) == len(groups)
     return {group.group_id: group for group in groups}
+
+
+def test_topics_created_together_succeed_and_fail_independently(cluster: RegistryCluster) -> None:
+    registry = cluster.start()
+    registry.create_topic("there", ALONE, {})
+    wanted = [
+        PlacedTopic(name, ALONE, {"retention.ms": "1"})
+        for name in ("first", "there", "a/b", "first.one", "first_one", "second")
+    ]
+    outcomes = registry.create_topics(wanted)
+    assert [type(each) for each in outcomes] == [
+        Topic,
+        TopicAlreadyExists,
+        InvalidTopic,
+        Topic,
+        InvalidTopic,
+        Topic,
+    ]
+    created = {each.name: each for each in outcomes if isinstance(each, Topic)}
+    assert list(created) == ["first", "first.one", "second"]
+    assert {name: registry.view.topics[name] for name in created} == created
 
 
 def test_a_broker_that_joined_is_in_its_own_view(cluster: RegistryCluster) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from logbroker.errors import ConfigurationError, StorageFailed
 from logbroker.groups.stored import CommittedOffset, StoredGroup, StoredMembership
-from logbroker.registry.cluster import coordination_slot
+from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
 from logbroker.registry.local.registry import LocalRegistry
+from logbroker.registry.registry import PlacedTopic
 
 ALONE = ((0,),)
 MEMBERSHIP = StoredMembership(1, "consumer", None, None, ())
@@ -52,6 +53,27 @@ def test_a_refused_topic_leaves_the_file_as_it_was(registry: LocalRegistry, path
     with pytest.raises(Exception, match="allowed is 1 to 249"):
         registry.create_topic("a/b", ALONE, {})
     assert path.read_bytes() == before
+
+
+def test_topics_created_together_are_one_change(registry: LocalRegistry) -> None:
+    views: list[ClusterView] = []
+    registry.join(BrokerEndpoint(0, "127.0.0.1", 9092), views.append)
+    registry.create_topics([PlacedTopic(f"t{number}", ALONE, {}) for number in range(100)])
+    assert [len(view.topics) for view in views] == [0, 100]
+
+
+def test_the_file_is_indented_json(registry: LocalRegistry, path: Path) -> None:
+    assert path.read_text() == json.dumps(json.loads(path.read_text()), indent=1) + "\n"
+    registry.create_topic("t", ALONE, {})
+    registry.create_topic("u", ALONE * 2, {"retention.ms": "5", "cleanup.policy": "compact"})
+    registry.grow_topic("t", ALONE * 3)
+    registry.delete_topic("u")
+    registry.create_topic("u", ALONE, {})
+    text = path.read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"
+    topics = json.loads(text)["topics"]
+    assert [(topic["name"], topic["partitions"]) for topic in topics] == [("t", 3), ("u", 1)]
+    assert topics[1]["settings"] == {}
 
 
 @pytest.mark.processes

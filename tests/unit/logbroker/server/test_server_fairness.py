@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka.protocol.admin.topics import CreateTopicsRequest, CreateTopicsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from logbroker.config import BrokerConfig
@@ -19,6 +20,7 @@ from tests.support.kafka.raw_connection import (
     fetch_request,
     produce_request,
 )
+from tests.support.kafka.stepped_broker import apply_views
 
 MANY = 400
 IN_FLIGHT_MAX = 50
@@ -30,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     broker = Broker(BrokerConfig(tmp_path / "log", port=0, requests_in_flight_max=IN_FLIGHT_MAX))
     broker._loop._on_turn_end = broker._end_turn
     broker._registry.create_topic("events", [(0,)], {})
-    broker._loop._turn()
+    apply_views(broker)
     yield broker
     broker._close()
 
@@ -67,6 +69,32 @@ def test_many_requests_of_one_client_do_not_block_another(broker: Broker) -> Non
             seen += answered(greedy)
         assert seen == list(range(1, MANY + 1))
         assert broker._counters.requests[ApiKey.API_VERSIONS] == MANY + 1
+
+
+def test_the_creation_of_partitions_does_not_block_other_clients(broker: Broker) -> None:
+    disk_is_free = threading.Event()
+    broker._folder_pool.submit(disk_is_free.wait, lambda _: None)
+    with connect(broker) as creator, connect(broker) as modest:
+        new = CreateTopicsRequest.CreatableTopic(
+            name="many", num_partitions=100, replication_factor=1, assignments=[], configs=[]
+        )
+        creator.send(CreateTopicsRequest(topics=[new], timeout_ms=1, validate_only=False), 7)
+        while not broker._membership._is_preparing:
+            broker._loop._turn()
+        modest.send(api_versions(), 3)
+        while not modest.is_readable():
+            broker._loop._turn()
+        assert answered(modest) == [1]
+        assert not creator.is_readable()
+        disk_is_free.set()
+        while not creator.is_readable():
+            broker._loop._turn()
+        assert creator.receive(CreateTopicsResponse, 7)[1].topics[0].error_code == 0
+        # The response follows the new partitions, which accept batches at once.
+        creator.produce("many", batch_of(b"x"), partition=99, acks=ACKS_LEADER)
+        while not creator.is_readable():
+            broker._loop._turn()
+        assert creator.produced()[1:] == (0, 0)
 
 
 def test_requests_after_postponed_ones_are_handled_after_them(broker: Broker) -> None:

@@ -59,9 +59,10 @@ class Stage:
         unreadable: frozenset[str] = frozenset(),
     ) -> None:
         named = {topic.name: topic for topic in topics}
-        self.leadership.apply_view(
-            ClusterView("cluster", HERE, brokers, named, unreadable=unreadable)
-        )
+        view = ClusterView("cluster", HERE, brokers, named, unreadable=unreadable)
+        if (work := self.leadership.prepare(view)) is not None:
+            work()
+        self.leadership.apply_view(view)
 
     @property
     def served(self) -> list[str]:

@@ -22,6 +22,7 @@ from logbroker.registry.topic import Topic
 from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
 from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.stepped_broker import apply_views
 
 LEADER_NOT_AVAILABLE = 5
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -53,7 +54,7 @@ def follow(broker: Broker, controller_id: int | None, *topics: Topic) -> Cluster
         broker._registry.view, brokers=brokers, topics=named, controller_id=controller_id
     )
     broker._membership._queue_view(view)
-    broker._loop._turn()
+    apply_views(broker)
     return view
 
 
@@ -119,7 +120,7 @@ def test_all_topics_are_described_with_the_operations_of_the_client(
 ) -> None:
     view = follow(broker, THERE, *topics)
     broker._membership._queue_view(replace(view, topics={each.name: each for each in topics}))
-    broker._loop._turn()
+    apply_views(broker)
     request = MetadataRequest(
         topics=None,
         allow_auto_topic_creation=False,
@@ -160,7 +161,7 @@ def test_metrics_show_the_brokers_registration(broker: Broker) -> None:
     assert measured() == expected | {"partitions_offline": 1}
     view = broker._partitions.view
     broker._membership._queue_view(replace(view, brokers={THERE: view.brokers[THERE]}))
-    broker._loop._turn()
+    apply_views(broker)
     expected = {"registered": 0, "brokers_alive": 1, "partitions_led": 0}
     assert measured() == expected | {"partitions_offline": 2}
 
@@ -190,7 +191,7 @@ def test_each_listener_answers_with_its_own_addresses(tmp_path: Path) -> None:
     view = replace(broker._registry.view, brokers=brokers, topics={"events": EVENTS})
     view = replace(view, coordinators=dict.fromkeys(range(COORDINATION_SLOTS), HERE))
     broker._membership._queue_view(view)
-    broker._loop._turn()
+    apply_views(broker)
     seen = []
     for bound in broker._listener._bound:
         with RawConnection(f"127.0.0.1:{bound.port}") as connection:

@@ -17,6 +17,7 @@ from logbroker.server.metrics.collector import BrokerCollector
 from logbroker.server.metrics.counters import SECONDS_BOUNDS, Histogram
 from logbroker.wire.error_codes import ERROR_CODES, name_of
 from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.kafka.stepped_broker import apply_views
 from tests.support.processes.waiting import until
 
 HERE = 0
@@ -56,7 +57,7 @@ def follow(broker: Broker, **settings: str) -> None:
     topic = Topic("events", UUID(int=1), ((HERE,),), settings)
     view = replace(broker._partitions.view, topics={"events": topic})
     broker._membership._queue_view(view)
-    broker._loop._turn()
+    apply_views(broker)
 
 
 def test_a_failed_flush_is_counted_and_fails_the_partition(broker: Broker) -> None:

@@ -16,6 +16,7 @@ from logbroker.registry.cluster import ClusterView
 from logbroker.server.broker import Broker
 from logbroker.server.connection import Connection
 from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.kafka.stepped_broker import apply_views
 from tests.support.processes.waiting import until
 
 DAY_MS = 86_400_000
@@ -29,7 +30,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     broker = Broker(BrokerConfig(tmp_path / "log", port=0, topic_defaults=defaults))
     broker._loop._on_turn_end = broker._end_turn
     broker._registry.create_topic("events", [(0,)], {})
-    broker._loop._turn()
+    apply_views(broker)
     yield broker
     broker._close()
 
@@ -55,7 +56,7 @@ def test_every_view_of_a_turn_is_applied(broker: Broker) -> None:
     lose_session(broker)
     find_again(broker)
     broker._registry.create_topic("more", [(0,)], {})
-    broker._loop._turn()
+    apply_views(broker)
     assert [(list(view.brokers), list(view.topics)) for view in followed] == [
         ([], ["events"]),
         ([0], ["events"]),
@@ -73,7 +74,7 @@ def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
         connection.produce("events", batch_of(b"one"), acks=ACKS_ALL)
         until(lambda: connection_is_readable(broker), "the request is there")
         lose_session(broker)
-        broker._loop._turn()
+        apply_views(broker)
         assert connection.produced()[1:] == (NOT_LEADER_OR_FOLLOWER, -1)
         assert waiting.fetched().error_code == NOT_LEADER_OR_FOLLOWER
 

@@ -10,6 +10,7 @@ import pytest
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
 from logbroker.storage.log_directory import LogDirectory, NewLog
+from logbroker.storage.partition_log import PartitionLog
 from tests.unit.logbroker.storage.storage_content import (
     TOPIC_ID,
     append_all,
@@ -212,11 +213,13 @@ def test_other_files_are_ignored(tmp_path: Path) -> None:
 def test_logs_created_together_fail_independently(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     (tmp_path / "a-3").mkdir()
-    failures = directory.create_all([NewLog("a", n, TOPICS["a"], CONFIG) for n in range(20)])
-    assert {key: str(failure)[:21] for key, failure in failures.items()} == {
-        ("a", 3): "a-3 cannot be created"
-    }
-    assert sorted(directory.logs) == [("a", n) for n in range(20) if n != 3]
+    created = directory.create_all([NewLog("a", n, TOPICS["a"], CONFIG) for n in range(20)])
+    failed = [(key, str(each)) for key, each in created.items() if isinstance(each, StorageFailed)]
+    assert [(key, text[:21]) for key, text in failed] == [(("a", 3), "a-3 cannot be created")]
+    logs = {key: each for key, each in created.items() if isinstance(each, PartitionLog)}
+    assert sorted(logs) == [("a", n) for n in range(20) if n != 3]
+    assert directory.logs == {}
+    directory.logs.update(logs)
     directory.close()
     (tmp_path / "a-3").rmdir()
     assert len(opened(tmp_path).logs) == 19
