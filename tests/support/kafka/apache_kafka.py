@@ -1,5 +1,6 @@
 """Apache Kafka servers in KRaft mode, from jars that Maven downloads."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -33,13 +34,18 @@ _DEPENDENCIES: Final = (
     "org.slf4j:slf4j-reload4j:1.7.36",
 )
 
-
 _CONNECT: Final = (
     f"org.apache.kafka:connect-runtime:{VERSION}",
     f"org.apache.kafka:connect-file:{VERSION}",
     f"org.apache.kafka:connect-mirror:{VERSION}",
     "org.slf4j:slf4j-reload4j:1.7.36",
 )
+_STREAMS: Final = (
+    f"org.apache.kafka:kafka-streams:{VERSION}",
+    "org.slf4j:slf4j-reload4j:1.7.36",
+)
+_COMPILER: Final = "org.eclipse.jdt:ecj:3.42.0"
+"""Compiles Java without a JDK: `make services` installs only what runs it."""
 
 
 def require_kafka() -> Path:
@@ -52,15 +58,30 @@ def require_connect() -> Path:
     return require_jars(f"kafka-connect-{VERSION}", _CONNECT, java_least=JAVA_LEAST)
 
 
+def require_streams() -> Path:
+    """Return the folder of Kafka Streams' jars."""
+    return require_jars(f"kafka-streams-{VERSION}", _STREAMS, java_least=JAVA_LEAST)
+
+
+def compile_java(source: Path, jars: Path, folder: Path) -> None:
+    """Compile a source file against `jars` into class files in `folder`."""
+    compiler = require_jars("ecj", [_COMPILER], java_least=JAVA_LEAST, are_alone=True)
+    libraries = os.pathsep.join(map(str, jars.glob("*.jar")))
+    target = ("-source", "17", "-target", "17", "-cp", libraries, "-d", str(folder))
+    command = [find_java(), "-jar", *map(str, compiler.glob("ecj-*.jar")), *target, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def java_command(jars: Path, folder: Path, main_class: str) -> list[str]:
-    """Return the command of a program in `jars`, which logs to standard error."""
+    """Return the command of a program in `jars` or `folder`, which logs to standard error."""
     configuration = folder / "log4j.properties"
     configuration.write_text(LOG4J_TO_STDERR)
     return [
         find_java(),
         *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
         f"-Dlog4j.configuration=file:{configuration}",
-        *("-cp", f"{jars}/*", main_class),
+        *("-cp", f"{jars}/*{os.pathsep}{folder}", main_class),
     ]
 
 
