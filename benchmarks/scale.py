@@ -46,6 +46,8 @@ class Scale(NamedTuple):
     """Events of each replay when the worker's memory is measured."""
     loaded_records: int
     """Records of a nightly load."""
+    mutated_requests: int
+    """Mutated requests to a broker that serves a stock client."""
 
 
 FULL: Final = Scale(
@@ -69,6 +71,7 @@ FULL: Final = Scale(
     open_jobs=1_000,
     memory_events=1_000_000,
     loaded_records=10_000_000,
+    mutated_requests=1_000_000,
 )
 
 QUICK: Final = Scale(
@@ -92,6 +95,7 @@ QUICK: Final = Scale(
     open_jobs=200,
     memory_events=60_000,
     loaded_records=1_000_000,
+    mutated_requests=20_000,
 )
 
 

@@ -1,0 +1,25 @@
+"""A broker survives mutated requests, and serves a stock client meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutated_requests import OPTIONS, STOCK_TOPIC, attack
+from benchmarks.running_broker import running_broker
+
+REQUESTS = 20_000
+MEMORY_BYTES_MAX = 64 * 2**20
+
+
+@pytest.mark.long
+def test_mutated_requests_cost_neither_messages_nor_memory(tmp_path: Path) -> None:
+    options = (*OPTIONS, "--request-memory-bytes-max", str(MEMORY_BYTES_MAX))
+    with running_broker(tmp_path / "log", options=options) as broker:
+        broker.create_topic(STOCK_TOPIC)
+        done = attack(broker, count=REQUESTS, seed=1)
+        assert broker.process.is_running()
+    assert sum(done.tally) == REQUESTS
+    assert done.tally.answered > REQUESTS / 10, "most mutations would be rejected at their frame"
+    assert done.sent > 0
+    assert done.lost == 0
+    assert done.growth_mb * 1e6 <= MEMORY_BYTES_MAX
