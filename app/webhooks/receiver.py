@@ -21,6 +21,9 @@ from app.webhooks.signing import SignatureRefused, verify
 
 _BODY_BYTES_MAX: Final = 20 * 2**20
 _HEAD_BYTES_MAX: Final = 64 * 2**10
+_TURNS_OF_ACCEPT: Final = 3
+"""Turns of the event loop between an accepted connection and `connection_made`, rounded up."""
+
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -137,6 +140,12 @@ class WebhookReceiver:
         """Stop listening, and abort all connections."""
         if self._server is None:
             return
+        loop = asyncio.get_running_loop()
+        for listener in self._server.sockets:
+            loop.remove_reader(listener.fileno())
+        # What was accepted before gets its protocol now: in a closed server it would stay open.
+        for _ in range(_TURNS_OF_ACCEPT):
+            await asyncio.sleep(0)
         self._server.close()
         for connection in tuple(self._connections):
             connection.abort()

@@ -6,6 +6,7 @@ Everything of the other account has a word in it that no answer may contain.
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -208,7 +209,8 @@ def try_every_route(api: httpx.Client, private: Private) -> None:
         "putRule": [{"eventTypes": ["*"]}],
         "putGrant": [{"eventTypes": ["*"]}],
     }
-    dates = {"from_date": "202611210800", "to_date": "202611210900"}
+    now = datetime.now(UTC)
+    dates = {"from_date": f"{now - timedelta(hours=1):%Y%m%d%H%M}", "to_date": f"{now:%Y%m%d%H%M}"}
     queries = [dates, dates | {"accountId": webhook.account_id, "webhookId": webhook.id}]
     tried = 0
     for operation, method, path in operations():

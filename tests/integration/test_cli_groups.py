@@ -14,8 +14,8 @@ from tests.support.kafka.logbroker_command import Run, logbroker_command
 from tests.support.processes.waiting import DEADLINE_S, until
 
 TOPIC = "clicks"
-START_MS = 1_795_248_000_000
-"""2026-11-21T08:00:00Z; message n of a partition is n seconds later."""
+START_MS = 1_763_712_000_000
+"""2025-11-21T08:00:00Z; message n of a partition is n seconds later."""
 
 MESSAGES = (4, 2)
 """Messages per partition."""
@@ -169,8 +169,8 @@ def test_a_group_without_members_keeps_its_offsets(
         (["--to-earliest"], {0: 1, 1: 0}),
         (["--to-latest"], {0: 4, 1: 2}),
         (["--to-offset", "1"], {0: 1, 1: 1}),
-        (["--to-time", "2026-11-21T08:00:02Z"], {0: 2, 1: 2}),
-        (["--to-time", "2026-11-21T10:00:01+02:00"], {0: 1, 1: 1}),
+        (["--to-time", "2025-11-21T08:00:02Z"], {0: 2, 1: 2}),
+        (["--to-time", "2025-11-21T10:00:01+02:00"], {0: 1, 1: 1}),
     ],
 )
 def test_a_reset_is_a_dry_run_unless_executed(

@@ -50,7 +50,7 @@ def test_a_partition_is_described_with_offsets_times_and_size(
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     # The latest timestamp is neither at the first nor at the last offset.
     for minute in (10, 12, 11):
-        moment = datetime(2026, 11, 21, 8, minute, 0, 250_000, tzinfo=UTC)
+        moment = datetime(2025, 11, 21, 8, minute, 0, 250_000, tzinfo=UTC)
         timestamp_ms = round(moment.timestamp() * 1000)
         producer.produce("events", b"value", partition=1, timestamp=timestamp_ms)
     assert producer.flush(DEADLINE_S) == 0
@@ -69,8 +69,8 @@ def test_a_partition_is_described_with_offsets_times_and_size(
     assert (full["earliest"], full["latest"]) == (0, 3)
     (segment,) = (tmp_path / "log" / "events-1").glob("*.log")
     assert full["size_bytes"] == segment.stat().st_size
-    assert full["first_time"] == "2026-11-21T08:10:00.250Z"
-    assert full["newest_time"] == "2026-11-21T08:12:00.250Z"
+    assert full["first_time"] == "2025-11-21T08:10:00.250Z"
+    assert full["newest_time"] == "2025-11-21T08:12:00.250Z"
 
     _, headings, first, second = topics("describe", "events").stdout.splitlines()
     assert headings.split() == [

@@ -1,5 +1,6 @@
 """`rewind up`: start, restart, failures, and shutdown."""
 
+import json
 import os
 import signal
 import socket
@@ -152,12 +153,12 @@ def test_the_operator_key_grants_access_to_the_api(running: Up) -> None:
 
 @SHARES_SERVICE
 def test_a_command_with_the_same_data_directory_needs_no_key(running: Up, tmp_path: Path) -> None:
-    event = '{"id": "evt_1", "type": "made", "time": "2026-11-21T00:00:00Z", "data": {}}'
+    event = {"id": "evt_1", "type": "made", "time": datetime.now(UTC).isoformat(), "data": {}}
     (tmp_path / ".rewind").symlink_to(running.folder)
     published = subprocess.run(
         [sys.executable, "-m", "app", "publish", "-", "--api-url", running.url],
         cwd=tmp_path,
-        input=event,
+        input=json.dumps(event),
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -29,7 +29,7 @@ from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.anyio
 
-TIME_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
+TIME_MS = 1_763_769_600_000  # 2025-11-22T00:00:00Z
 HOSTILE = "<script>alert('log')</script>"
 
 
@@ -98,8 +98,8 @@ async def test_topics_and_partitions_have_size_offsets_and_times(
     empty, filled = topic.texts(".//tbody/tr")
     assert empty.split()[:2] == ["0", "broker"]
     # The times of its first and last message.
-    assert "2026-11-22 00:00:00" in filled
-    assert "2026-11-22 00:00:02" in filled
+    assert "2025-11-22 00:00:00" in filled
+    assert "2025-11-22 00:00:02" in filled
 
 
 @pytest.mark.usefixtures("written")
@@ -132,14 +132,14 @@ async def test_messages_are_decoded_and_link_to_a_replay(
     client: ConsoleClient,
 ) -> None:
     page = await client.whole(f"/console/log/topics/{DELIVERY_LOG}/messages")
-    places = [text.split("2026")[0].split() for text in page.texts(".//summary")]
+    places = [text.split("2025")[0].split() for text in page.texts(".//summary")]
     assert next(place for place in places if "/" in place)[:3] == ["1", "/", "2"]
     values = page.texts(".//pre")
     assert any(f'"html": "{HOSTILE}"' in value for value in values)
     assert any(value.startswith("00000000 ff 00") for value in values)
     assert not page.all(".//main//script")
     hrefs = [link.get("href") for link in page.all(".//a") if "Replay from" in (link.text or "")]
-    assert hrefs[-1] == "/console/replays/new?webhookId=wh_1&from=2026-11-22T00%3A00%3A00"
+    assert hrefs[-1] == "/console/replays/new?webhookId=wh_1&from=2025-11-22T00%3A00%3A00"
 
 
 @pytest.mark.usefixtures("written")
@@ -147,7 +147,7 @@ async def test_messages_from_an_offset_a_time_or_an_end(client: ConsoleClient) -
     for query, offsets in (
         ({"from": "oldest"}, ["0", "1", "2"]),
         ({"from": "offset", "partition": "1", "offset": "1"}, ["1", "2"]),
-        ({"from": "time", "time": "2026-11-22T00:00:02"}, ["2"]),
+        ({"from": "time", "time": "2025-11-22T00:00:02"}, ["2"]),
         ({"from": "newest", "partition": "0"}, []),
     ):
         page = await client.whole(f"/console/log/topics/{DELIVERY_LOG}/messages", **query)

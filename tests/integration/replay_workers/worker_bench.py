@@ -44,7 +44,7 @@ from tests.support.processes.waiting import DEADLINE_S, until_async
 PARTITIONS = 4
 """What librdkafka's broker gives a topic that it creates."""
 
-BEGIN_MS = 1_795_000_000_000
+BEGIN_MS = 1_763_712_000_000
 
 
 class JudgingReceiver(WebhookReceiver):

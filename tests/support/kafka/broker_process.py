@@ -44,6 +44,8 @@ class BrokerProcess(ServerProcess):
         self._command = [
             *self._wrapped,
             *("--listen", self.bootstrap_servers, "--data-dir", str(self.data_dir)),
+            # Records of tests may have any age. A test of retention has its own period.
+            *("--retention-check-s", "86400"),
             *self._options,
         ]
         super().launch()

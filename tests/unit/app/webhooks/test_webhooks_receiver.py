@@ -1,7 +1,9 @@
 """The receiver, tested with a stock HTTP client and raw bytes."""
 
 import asyncio
+import socket
 import time
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from app.webhooks.receiver import (
 )
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import new_secret
+from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -111,6 +114,20 @@ async def test_a_stop_aborts_connections_and_a_restart_keeps_the_port(
         await receiver.start()
         assert receiver.port == port
         assert (await client.post(receiver.url, content=b"{}")).status_code == 204
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_stop_aborts_a_connection_that_is_being_accepted(
+    receiver: WebhookReceiver, turns: int
+) -> None:
+    with socket.create_connection((receiver.host, receiver.port)) as client:
+        # asyncio takes some turns of its loop to accept a connection.
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await receiver.stop()
+        client.settimeout(DEADLINE_S)
+        with suppress(ConnectionResetError):
+            assert await asyncio.to_thread(client.recv, 1) == b""
 
 
 async def test_a_response_can_be_delayed(
