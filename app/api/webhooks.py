@@ -123,7 +123,12 @@ async def update_webhook(
     With a new URL it is PENDING until the receiver there is verified, which is tried at once.
     """
     webhook = await webhooks.update_webhook(
-        services, caller, webhook_id, url=body.url, description=body.description
+        services,
+        caller,
+        webhook_id,
+        url=body.url,
+        description=body.description,
+        auto_recovery=body.auto_recovery,
     )
     return await run_in_threadpool(_document, services, webhook)
 

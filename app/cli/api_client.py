@@ -52,9 +52,13 @@ class ApiClient:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def create_webhook(self, url: str, description: str, secret: str) -> dict[str, Any]:
+    def create_webhook(
+        self, url: str, description: str, secret: str, *, auto_recovery: bool = True
+    ) -> dict[str, Any]:
         """Register a webhook with a secret that its receiver already has."""
-        body = {"url": url, "description": description, "secret": secret}
+        body: dict[str, object] = {"url": url, "description": description, "secret": secret}
+        if not auto_recovery:
+            body["autoRecovery"] = False
         return self._request("POST", "/webhooks", json=body)
 
     def put_rule(self, webhook_id: str, name: str, rule: dict[str, Any]) -> dict[str, Any]:

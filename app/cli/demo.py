@@ -20,9 +20,9 @@ def demo(events: int) -> None:
 
     It takes less than a minute, on a broker, API, live path and worker in a temporary directory. A
     platform publishes an hour of account activity, which is delivered to the webhooks of 40
-    developers. One receiver is down for part of the hour. A replay delivers what it missed, and the
-    demo compares the ids of expected and received events. The exit code is 0 if every event was
-    delivered exactly once.
+    developers. Two receivers are down for part of the hour. One gets what it missed by a replay
+    that is requested, the other by automatic recovery. The demo compares the ids of expected and
+    received events. The exit code is 0 if every event was delivered exactly once.
     """
     from app.cli.demo_run import run_demo
 

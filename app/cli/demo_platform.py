@@ -68,6 +68,7 @@ class Developer:
         self.user_id = str(_FIRST_USER + number)
         self.receiver = WebhookReceiver(secret=new_secret(), on_webhook=self._record_webhook)
         self.webhook_id = ""
+        self.auto_recovery = True
         self.expected: list[str] = []
         self.received: list[str] = []
 
@@ -107,20 +108,25 @@ class AccountPlatform:
         """Return the event time of one of `events` events that are spread over an hour."""
         return self._start_ms + number * HOUR_MS // events
 
-    async def publish(self, start: int, end: int, events: int) -> None:
-        """Publish the events `[start, end)` in order, and wait until live delivery has ended."""
+    async def publish(self, start: int, end: int, events: int, *, held: int = 0) -> None:
+        """Publish the events `[start, end)` in order, and wait until live delivery has ended.
+
+        `held` events are kept: those with which failing receivers are probed.
+        """
         for first in range(start, end, EVENTS_PER_REQUEST):
             numbers = range(first, min(first + EVENTS_PER_REQUEST, end))
             lines = "\n".join(json.dumps(self._event(number, events)) for number in numbers)
             self._published += await asyncio.to_thread(self._client.publish, lines.encode())
             await self._live.wait_until_settled(self._published - UNSETTLED_MAX)
-        await self._live.wait_until_settled(self._published)
+        await self._live.wait_until_settled(self._published - held)
 
     def _register(self, developer: Developer, number: int) -> None:
         url = f"{developer.receiver.url}/hooks/{number}"
         secret = developer.receiver.secret
         assert secret is not None
-        webhook = self._client.create_webhook(url, f"developer {number}", secret)
+        webhook = self._client.create_webhook(
+            url, f"developer {number}", secret, auto_recovery=developer.auto_recovery
+        )
         developer.webhook_id = webhook["id"]
         rule = {"eventTypes": ["*"], "where": {"data.forUserId": developer.user_id}}
         self._client.put_rule(developer.webhook_id, "my-user", rule)

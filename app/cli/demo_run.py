@@ -3,9 +3,10 @@
 import asyncio
 import sys
 import tempfile
+import time
 from collections import deque
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from httpx import HTTPError
@@ -24,7 +25,13 @@ LINES_KEPT: Final = 50
 """The last lines of the processes' logs, shown when the demo fails."""
 
 AFFECTED: Final = 0
-"""The developer whose receiver has the outage. It gets a quarter of all events."""
+"""A developer whose receiver has the outage, and who asks for a replay: without automatic recovery.
+It gets a quarter of all events."""
+
+RECOVERING: Final = 1
+"""A developer whose receiver has the same outage, and who asks for nothing."""
+
+RECOVERY_POLL_S: Final = 0.1
 
 
 def run_demo(events: int) -> bool:
@@ -43,6 +50,8 @@ def run_demo(events: int) -> bool:
             # Even on a slow machine, only the outage causes missed events.
             live_queue_max=str(QUEUED_MAX),
             live_metrics_port=str(metrics_port),
+            # A failing receiver is probed often.
+            retry_cap_s="1",
         )
         log_lines: deque[str] = deque(maxlen=LINES_KEPT)
         try:
@@ -59,22 +68,35 @@ def run_demo(events: int) -> bool:
 async def _run(api_url: str, key: str, live: LiveProgress, events: int) -> bool:
     with ApiClient(api_url, key) as client:
         platform = AccountPlatform(client, WEBHOOKS, live)
+        platform.developers[AFFECTED].auto_recovery = False
         async with platform:
-            affected = platform.developers[AFFECTED]
+            affected, recovering = (platform.developers[each] for each in (AFFECTED, RECOVERING))
             _print_step(f"service at {api_url}: broker, API, live path and worker on SQLite")
             _print_step(f"{WEBHOOKS} webhooks verified, with a rule each")
-            window = await _publish_hour(platform, affected, events)
+            window = await _publish_hour(platform, affected, recovering, events)
             job = client.create_replay(affected.webhook_id, *window)
             _print_step(f"POST /replays -> {job['id']}")
             # In a thread: the receiver runs on this event loop.
             job = await asyncio.to_thread(follow, client, job)
-    is_complete = job["state"] == "COMPLETED" and _compare_ids(affected)
+            is_complete = job["state"] == "COMPLETED" and _compare_ids(affected)
+            _print_step(f"no replay is requested for {recovering.webhook_id}")
+            recovery = await asyncio.to_thread(_find_recovery, client, recovering.webhook_id)
+            _print_step(f"its automatic recovery: {recovery['id']}")
+            recovery = await asyncio.to_thread(follow, client, recovery)
+            is_complete &= recovery["state"] == "COMPLETED" and _compare_ids(recovering)
     _print_manual_steps(*window)
     return is_complete
 
 
+def _find_recovery(client: ApiClient, webhook_id: str) -> dict[str, Any]:
+    """Return the replay that the service creates by itself, once it exists."""
+    while not (found := client.replays(webhookId=webhook_id, limit=1)):
+        time.sleep(RECOVERY_POLL_S)
+    return found[0]
+
+
 async def _publish_hour(
-    platform: AccountPlatform, affected: Developer, events: int
+    platform: AccountPlatform, affected: Developer, recovering: Developer, events: int
 ) -> tuple[str, str]:
     """Publish an hour of events. Returns the window of the outage, the half hour in its middle."""
     down, up = events // 4, events * 3 // 4
@@ -82,12 +104,15 @@ async def _publish_hour(
     _print_step("live delivery makes one attempt in this demo (default: after 0, 3, 27 and 242 s)")
     await platform.publish(0, down, events)
     await affected.receiver.stop()
+    await recovering.receiver.stop()
     start = platform.event_time_ms(down, events)
-    _print_step(f"receiver of {affected.webhook_id} goes DOWN at {format_time(start)}")
-    await platform.publish(down, up, events)
+    both = f"receivers of {affected.webhook_id} and {recovering.webhook_id}"
+    _print_step(f"{both} go DOWN at {format_time(start)}")
+    await platform.publish(down, up, events, held=1)
     await affected.receiver.start()
+    await recovering.receiver.start()
     end = platform.event_time_ms(up, events)
-    _print_step(f"receiver of {affected.webhook_id} is UP again at {format_time(end)}")
+    _print_step(f"{both} are UP again at {format_time(end)}")
     await platform.publish(up, events, events)
     expected, received = len(affected.expected), len(affected.received)
     missed = expected - received

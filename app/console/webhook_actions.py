@@ -23,7 +23,7 @@ from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified
 from app.services.services import Services
 from app.webhooks.signing import new_secret
 
-EDIT_FIELDS: Final = ("url", "description")
+EDIT_FIELDS: Final = ("url", "description", "autoRecovery")
 
 GRACE_PERIODS: Final = {
     0: "none: end it now",
@@ -32,6 +32,8 @@ GRACE_PERIODS: Final = {
     7 * GRACE_S: "7 days",
 }
 """The grace periods to choose from: seconds and label."""
+
+_CHOICES: Final = {True: "true", False: "false"}
 
 _DIGITS_MAX: Final = 9
 
@@ -75,9 +77,13 @@ async def enable(
 async def edit_page(
     webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
-    """Show the form for URL and description."""
+    """Show the form for URL, description and automatic recovery."""
     webhook = await _read_webhook(services, viewer, webhook_id)
-    typed = {"url": webhook.url, "description": webhook.description}
+    typed = {
+        "url": webhook.url,
+        "description": webhook.description,
+        "autoRecovery": _CHOICES[webhook.auto_recovery],
+    }
     return await _render_form(
         request, "webhook_edit.html", webhook, typed=typed, url_before=webhook.url
     )
@@ -94,7 +100,12 @@ async def edit(
     """Change the URL or the description of a webhook."""
     webhook = await _read_webhook(services, viewer, webhook_id)
     typed = {name: form[name] for name in EDIT_FIELDS}
-    changed, url_before = dict(typed), form["urlBefore"] or webhook.url
+    changed: dict[str, object] = dict(typed)
+    url_before = form["urlBefore"] or webhook.url
+    # A form without the choice leaves it unchanged.
+    chosen = changed.pop("autoRecovery")
+    if chosen:
+        changed["autoRecovery"] = chosen == _CHOICES[True]
     if typed["url"] == url_before:
         # An unchanged URL is left out: it needs no verification, and must not overwrite a
         # concurrent change.
@@ -102,7 +113,12 @@ async def edit(
     try:
         change = parse_body(WebhookChange, changed)
         await webhooks.update_webhook(
-            services, viewer.key, webhook_id, url=change.url, description=change.description
+            services,
+            viewer.key,
+            webhook_id,
+            url=change.url,
+            description=change.description,
+            auto_recovery=change.auto_recovery,
         )
     except REJECTIONS as error:
         rejection = form_rejection(error, EDIT_FIELDS)

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Self
 
 from app.domain.accounts import DEFAULT_ACCOUNT
-from app.domain.options import NoticeStyle, ReplayOptions, Source
+from app.domain.options import NoticeStyle, ReplayOptions, ReplayReason, Source
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayState
 
@@ -85,6 +85,7 @@ class NewWebhook:
     secret: str = field(repr=False)
     account_id: str = DEFAULT_ACCOUNT
     validation: Validation = Validation.PING
+    auto_recovery: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ class Webhook:
 
     `secret` ("whsec_...") signs its requests; until `previous_secret_until_ms`, the previous one
     signs them too. `repr` hides both. `status_reason` says why it is not ENABLED.
-    `failing_since_ms` is the time since which all deliveries fail.
+    `failing_since_ms` is the time since which all deliveries fail. `auto_recovery` says whether a
+    replay sends what it missed once the receiver accepts events again.
     """
 
     id: str
@@ -109,6 +111,7 @@ class Webhook:
     validated_ms: int | None
     failing_since_ms: int | None
     created_ms: int
+    auto_recovery: bool = True
 
     def secrets_at(self, now_ms: int) -> tuple[str, ...]:
         """The secrets that sign at `now_ms`, the current one first."""
@@ -159,6 +162,7 @@ class NewReplay:
     origin: str = ""
     source: Source = Source.LOG
     awaits: AwaitedRestore | None = None
+    reason: ReplayReason = ReplayReason.REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,9 @@ class Replay:
     - `waiting_for`: why an OPEN replay is postponed.
     - `awaits`: the restore without which no worker can claim it.
     - `idle_ms`: the time without a worker between its start and its last claim.
+    - `reason`: why it was created.
+    - `available_from_ms`: the time from which a recovery found its window in the log, which no
+      longer retained the beginning; None if it found all of it.
     """
 
     id: str
@@ -207,6 +214,8 @@ class Replay:
     finished_ms: int | None
     receiver_failure: ReceiverFailure | None = None
     unreadable: UnreadableCounts = field(default_factory=UnreadableCounts)
+    reason: ReplayReason = ReplayReason.REQUEST
+    available_from_ms: int | None = None
 
 
 def unread_offsets(replay: Replay) -> OffsetRange | None:

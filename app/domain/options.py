@@ -31,6 +31,16 @@ class Source(StrEnum):
     """`delivery_archive`, to which a restore copies archived events."""
 
 
+class ReplayReason(StrEnum):
+    """Why a replay was created."""
+
+    REQUEST = "request"
+    """Somebody requested it."""
+
+    RECOVERY = "recovery"
+    """The receiver of its webhook accepts events again after an outage."""
+
+
 class NoticeStyle(StrEnum):
     """The format of the notification that a webhook gets at the end of a replay."""
 

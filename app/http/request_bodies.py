@@ -64,6 +64,12 @@ Secret = Annotated[
 ]
 
 
+AUTO_RECOVERY: Final = (
+    "Whether a webhook whose receiver keeps failing gets what it missed by a replay, once the "
+    "receiver accepts events again. false: each event has its own retries, and is then failed."
+)
+
+
 def example(value: dict[str, JsonValue]) -> ConfigDict:
     """The configuration of a body with an example in the OpenAPI document."""
     return ConfigDict(json_schema_extra={"examples": [value]})
@@ -172,6 +178,7 @@ class WebhookRequest(RequestBody):
         description="Globs for the rule `default`, by which events of these types are addressed "
         "to the webhook.",
     )
+    auto_recovery: bool = Field(True, strict=True, description=AUTO_RECOVERY)
     account_id: RegisteredAccountId | None = Field(
         None, description="For operators: the account of the webhook, if it is not their own."
     )
@@ -185,6 +192,7 @@ class WebhookRequest(RequestBody):
             event_types=tuple(self.event_types or ()),
             account_id=self.account_id,
             secret=self.secret,
+            auto_recovery=self.auto_recovery,
         )
 
 
@@ -195,12 +203,20 @@ class WebhookChange(RequestBody):
 
     url: str | None = None
     description: Description | None = None
+    auto_recovery: bool | None = Field(None, strict=True, description=AUTO_RECOVERY)
 
     @field_validator("url", "description", mode="before")
     @classmethod
     def _refuse_null(cls, value: object) -> object:
         if value is None:
             raise ValueError("a text; omit the member to keep its value")
+        return value
+
+    @field_validator("auto_recovery", mode="before")
+    @classmethod
+    def _refuse_null_choice(cls, value: object) -> object:
+        if value is None:
+            raise ValueError("true or false; omit the member to keep its value")
         return value
 
 

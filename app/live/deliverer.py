@@ -22,6 +22,7 @@ from app.domain.partition_progress import (
     PartitionProgress,
     resume,
 )
+from app.domain.recovery import RecoveryRecord
 from app.domain.tallies import SettledDelivery, TallyCounter
 from app.live.commits import commit_regularly
 from app.live.delivery import DeliveryPartition, LiveDelivery
@@ -29,8 +30,9 @@ from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
 from app.live.mirrored import PAUSED_FOR_MIRRORED, MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
+from app.live.queue_context import QueueContext
 from app.live.received_reports import ReceivedReports
-from app.live.webhook_queue import QueueContext, WebhookQueue
+from app.live.webhook_queue import WebhookQueue
 from app.log.event import LoggedEvent, NewEvent, place_name
 from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
@@ -120,12 +122,25 @@ class Deliverer:
         await self._mirrored.store_unread(skipped)
         # The process that had the partitions before may have acknowledged a handover just now.
         await self._handovers.try_to_refresh()
-        return {partition: self._begin(partition, *each) for partition, each in positions.items()}
+        assert self._context is not None
+        recoveries = await self._context.recoveries.read()
+        return {
+            partition: self._begin(partition, *each, recoveries)
+            for partition, each in positions.items()
+        }
 
-    def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
+    def _begin(
+        self,
+        partition: int,
+        committed: Committed | None,
+        bounds: Bounds,
+        recoveries: dict[str, RecoveryRecord],
+    ) -> int:
         progress = _progress(committed, bounds)
         # No real position, so that the first commit of a new group stores where it started.
-        self._partitions[partition] = DeliveryPartition(partition, progress, Committed(-1, ""))
+        self._partitions[partition] = DeliveryPartition(
+            partition, progress, Committed(-1, ""), recoveries=recoveries
+        )
         return max(progress.read_from, bounds.low)
 
     def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:

@@ -1,9 +1,12 @@
 """A live delivery, and the partition that its event was read from."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.domain.handovers import LiveHandover
 from app.domain.partition_progress import PartitionProgress
+from app.domain.recovery import RecoveryRecord
 from app.log.event import LoggedEvent
 from app.log.group_position import Committed
 
@@ -13,7 +16,8 @@ class DeliveryPartition:
     """A partition of `delivery_log` while it is assigned to this process.
 
     `in_flight` counts its deliveries whose requests are in flight. `paused_for` holds the ids of
-    the webhooks for which it is not read.
+    the webhooks for which it is not read. `recoveries` has the failing webhooks at its assignment,
+    until the first event of each is read.
     """
 
     partition: int
@@ -22,6 +26,7 @@ class DeliveryPartition:
     is_revoked: bool = False
     in_flight: int = 0
     paused_for: set[str] = field(default_factory=set)
+    recoveries: dict[str, RecoveryRecord] = field(default_factory=dict)
 
     def position(self) -> Committed:
         """The position to commit, with the unsettled offsets below it."""
@@ -38,8 +43,8 @@ class LiveDelivery:
     """An event for one webhook. `copies` are duplicates that are settled with it.
 
     `size_bytes` is the size of the body, `took_ms` the duration of the last attempt, and
-    `next_attempt_ms` when a retry is due. `handover` is
-    that of the replay which sends the event instead.
+    `next_attempt_ms` when a retry is due, for which `timer` waits. `handover` is that of the replay
+    which sends the event instead. A parked delivery waits for the recovery of its webhook.
     """
 
     partition: DeliveryPartition
@@ -55,6 +60,24 @@ class LiveDelivery:
     next_attempt_ms: int = 0
     handover: LiveHandover | None = None
     copies: list[tuple[DeliveryPartition, LoggedEvent]] = field(default_factory=list)
+    is_parked: bool = False
+    timer: asyncio.TimerHandle | None = None
+
+    def start_timer(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Call `action` after `delay_s`, instead of the previous one."""
+        self.cancel_timer()
+        self.timer = asyncio.get_running_loop().call_later(delay_s, action)
+
+    def cancel_timer(self) -> None:
+        """Do not call the action of the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def park(self) -> None:
+        """Wait for the recovery of the webhook instead of a retry."""
+        self.cancel_timer()
+        self.is_parked = True
 
     def belongs_to(self, handover: LiveHandover) -> bool:
         """Whether a replay of its webhook has taken it over."""

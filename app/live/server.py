@@ -11,7 +11,7 @@ from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.handovers import HANDS_OVER
 from app.domain.processes import STALLED_PARTITIONS, Details, ProcessKind
-from app.domain.retry import FixedDelays
+from app.domain.retry import FixedDelays, RetryPolicy
 from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
 from app.live.backlog_writer import BacklogWriter
@@ -22,10 +22,11 @@ from app.live.matcher import Matcher
 from app.live.metrics import LiveMetrics
 from app.live.mirrored import MirroredRecords
 from app.live.outcome_writer import OutcomeWriter
+from app.live.queue_context import QueueContext
 from app.live.received_reports import ReceivedReports
+from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
 from app.live.tally_writer import TallyWriter
-from app.live.webhook_queue import QueueContext
 from app.live.webhook_status import WebhookStatusWriter
 from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
@@ -193,6 +194,8 @@ class LivePath:
             decoder=_decoder(settings),
             reports=matcher_reports,
         )
+        policy = RetryPolicy(base_s=settings.retry_base_s, cap_s=settings.retry_cap_s)
+        self._recoveries = Recoveries(store, settings.origin, policy)
         self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
         self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
 
@@ -212,6 +215,8 @@ class LivePath:
                     self._table.run(),
                     self._status_writer.run(),
                     self._outcomes.run(),
+                    self._recoveries.run(),
+                    self._recoveries.start_replays(),
                     self._tally_writer.run(),
                     self._handovers.run(self._deliverer.hand_over),
                     self._mirrored.run(self._deliverer.resume_after_mirrored),
@@ -283,6 +288,7 @@ class LivePath:
             metrics=self._metrics,
             recorder=self._deliverer,
             handovers=self._handovers,
+            recoveries=self._recoveries,
             start_task=group.create_task,
             delays=FixedDelays(settings.attempt_delays_s),
             in_flight_max=settings.live_in_flight,

@@ -9,22 +9,28 @@ delivered as fast as the receiver accepts it.
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from app.delivery.attempt import Attempt, AttemptSender, WebhookMessage
-from app.delivery.queue import DeliveryQueue, StartTask
+from app.delivery.attempt import Attempt, WebhookMessage
+from app.delivery.queue import DeliveryQueue
 from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LiveHandover
 from app.domain.live_backlog import REASON_CHARS_MAX, LiveBacklog
 from app.domain.model import Webhook, WebhookStatus
 from app.domain.rates import ThroughputEstimate
-from app.domain.retry import GONE, RETRY_AFTER_S_MAX, FixedDelays, RetryAfter, retry_after_s
+from app.domain.recovery import PENDING_REASON, begins_recovery
+from app.domain.retry import (
+    GONE,
+    RETRY_AFTER_S_MAX,
+    GiveUp,
+    RetryAfter,
+    is_permanent,
+    retry_after_s,
+)
 from app.live.delivery import DeliveryPartition, LiveDelivery
-from app.live.handovers import Handovers
-from app.live.metrics import LiveMetrics
-from app.live.routing import RoutingTable
-from app.live.webhook_status import OutageReporter, WebhookStatusWriter
+from app.live.queue_context import QueueContext
+from app.live.webhook_recovery import WebhookRecovery
+from app.live.webhook_status import OutageReporter
 
 QUEUE_BYTES_MAX: Final = 16 * 2**20
 """Bytes of waiting events of one webhook."""
@@ -39,46 +45,6 @@ BUSY_THROUGHPUT_CHECK_S: Final = 5.0
 applies while this process is too busy for any receiver to be fast."""
 
 _QUEUE_FULL: Final = "too many events wait for this webhook"
-
-
-class OutcomeRecorder(Protocol):
-    """Receives outcomes, and pauses and resumes partitions."""
-
-    def record_outcome(
-        self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
-    ) -> None:
-        """Record the outcome of a delivery."""
-
-    def pause_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
-        """Stop reading a partition for the sake of this webhook."""
-
-    def resume_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
-        """Read a partition again, unless it is paused for others."""
-
-
-@dataclass(slots=True)
-class QueueContext:
-    """What the queues of all webhooks share."""
-
-    table: RoutingTable
-    attempts: AttemptSender
-    status_writer: WebhookStatusWriter
-    metrics: LiveMetrics
-    recorder: OutcomeRecorder
-    handovers: Handovers
-    start_task: StartTask
-    delays: FixedDelays
-    in_flight_max: int
-    queue_max: int
-    disable_after_failures: int
-    disable_after_s: float
-    bytes_waiting: int = 0
-    filled: "set[WebhookQueue]" = field(default_factory=set)
-    """Queues with waiting events."""
-    is_busy: bool = False
-    is_stopping: bool = False
-    retrying: "set[WebhookQueue]" = field(default_factory=set)
-    """Queues in which some event has failed at least once."""
 
 
 class WebhookQueue:
@@ -96,6 +62,11 @@ class WebhookQueue:
         self._paused_s = 0.0
         self._retry_after_s = 0.0
         """The end of the wait that a Retry-After header requested, as `time.monotonic` counts."""
+        self._recovery = WebhookRecovery(
+            webhook_id, self._queue, context.recoveries, self._skip_for_recovery
+        )
+        self._retryable_failures = 0
+        """Since the receiver last accepted an event, or rejected one for good."""
         self._last_failure: Rejected | Unreachable | None = None
         self._failed_ms = 0
         self._is_disabling = False
@@ -108,21 +79,56 @@ class WebhookQueue:
     @property
     def is_forgettable(self) -> bool:
         """Whether it is idle and has no state worth keeping."""
-        return self._queue.is_idle and self._outages.is_healthy and not self._is_disabling
+        return (
+            self._queue.is_idle
+            and self._outages.is_healthy
+            and not self._is_disabling
+            and not self._recovery.is_failing
+        )
 
     def add(self, delivery: LiveDelivery) -> None:
-        """Add a delivery, or skip it if the queue is full and the receiver slow."""
+        """Add a delivery, or skip it if the queue is full and the receiver slow, or failing."""
+        if delivery.partition.recoveries:
+            self._recovery.adopt(delivery.partition, self._enabled_webhook())
+        if self._recovery.is_failing and self._hold(delivery):
+            return
         if self._exceeds_limits(len(self._queue) + 1):
             if not self._is_worth_pausing():
                 self._record_skipped(delivery)
                 return
             self._pause(delivery.partition)
-        self._context.bytes_waiting += delivery.size_bytes
-        self._context.filled.add(self)
         delay_s = self._context.delays.delays_s[0]
-        self._queue.add(delivery, is_ready=not delay_s)
+        self._add_to_queue(delivery, is_ready=not delay_s)
         if delay_s:
             self._requeue_after(delay_s, delivery)
+
+    def _add_to_queue(self, delivery: LiveDelivery, *, is_ready: bool) -> None:
+        self._context.bytes_waiting += delivery.size_bytes
+        self._context.filled.add(self)
+        self._queue.add(delivery, is_ready=is_ready)
+
+    def _hold(self, delivery: LiveDelivery) -> bool:
+        """Skip or hold an event of a failing webhook; False if it is not failing any more."""
+        webhook = self._enabled_webhook()
+        if webhook is None or self._recovery.is_outdated(webhook):
+            self._recovery.end()
+            return False
+        if self._recovery.may_skip(delivery):
+            self._outages.count_missed_event()
+            self._context.recorder.record_outcome(
+                delivery, LiveOutcome.SKIPPED, None, PENDING_REASON
+            )
+        elif self._exceeds_limits(len(self._queue) + 1):
+            self._record_skipped(delivery)
+        else:
+            self._add_to_queue(delivery, is_ready=False)
+            self._recovery.hold(delivery)
+        return True
+
+    def _skip_for_recovery(self, delivery: LiveDelivery) -> None:
+        """Settle an event of the queue that the recovery replay will send."""
+        self._outages.count_missed_event()
+        self._settle(delivery, LiveOutcome.SKIPPED, None, PENDING_REASON)
 
     def withdraw(self, partition: DeliveryPartition) -> None:
         """Start no more attempts for a partition that is being revoked."""
@@ -131,6 +137,7 @@ class WebhookQueue:
     def remove_partition(self, partition: DeliveryPartition) -> None:
         """Remove the deliveries of a partition that another process has."""
         self._count_removed(self._queue.remove_all(lambda each: each.partition is partition))
+        self._recovery.remove_partition(partition)
         if self._paused is partition:
             self._paused = None
 
@@ -143,6 +150,7 @@ class WebhookQueue:
         self._queue.withdraw(is_idle)
         removed = self._queue.remove_all(is_idle)
         self._count_removed(removed)
+        self._recovery.remove(removed)
         for delivery in removed:
             self._record_handed_over(delivery, handover)
         if self._paused is not None and self._has_room_again():
@@ -257,7 +265,7 @@ class WebhookQueue:
 
     def _requeue_after(self, delay_s: float, delivery: LiveDelivery) -> None:
         if delay_s:
-            asyncio.get_running_loop().call_later(delay_s, self._requeue, delivery)
+            delivery.start_timer(delay_s, lambda: self._requeue(delivery))
         else:
             self._queue.requeue(delivery, in_front=False)
 
@@ -293,6 +301,8 @@ class WebhookQueue:
             return
         webhook = self._context.table.webhook(self.webhook_id)
         reason = "the webhook is deleted" if webhook is None else f"the webhook is {webhook.status}"
+        if self._recovery.is_failing:
+            self._recovery.end()
         for delivery in self._queue.take_ready():
             self._settle(delivery, LiveOutcome.DISABLED, None, reason)
 
@@ -319,11 +329,15 @@ class WebhookQueue:
         outcome, now_s = attempt.outcome, attempt.ended_s
         if type(outcome) is Delivered:
             self._throughput.record_delivery(now_s)
+            self._retryable_failures = 0
             self._outages.record_success(webhook)
             self._context.metrics.count_delivery(
                 delivery.event.timestamp_ms, now_s - delivery.read_s
             )
-            self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
+            if self._recovery.is_failing:
+                self._recover(delivery, outcome)
+            else:
+                self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
         elif isinstance(outcome, Rejected | Unreachable):
             self._record_failure(delivery, webhook, outcome, now_s)
 
@@ -338,6 +352,8 @@ class WebhookQueue:
         self._outages.record_failure(webhook, now_ms)
         wait_s = retry_after_s(outcome, RETRY_AFTER_S_MAX)
         self._retry_after_s = max(self._retry_after_s, now_s + wait_s)
+        if self._belongs_to_recovery(delivery, webhook, outcome, now_ms):
+            return
         step = self._context.delays.after_failure(outcome, delivery.attempts)
         if isinstance(step, RetryAfter):
             if handover := self._context.handovers.of(delivery):
@@ -353,6 +369,59 @@ class WebhookQueue:
         self._settle(delivery, LiveOutcome.FAILED, status, outcome.reason)
         if not self._is_disabling:
             self._is_disabling = self._disable_if_needed(webhook, status, outcome.reason, now_ms)
+
+    def _belongs_to_recovery(
+        self,
+        delivery: LiveDelivery,
+        webhook: Webhook,
+        outcome: Rejected | Unreachable,
+        now_ms: int,
+    ) -> bool:
+        """Whether a failed event waits for the recovery of the webhook, which may begin with it."""
+        if is_permanent(outcome):
+            self._retryable_failures = 0
+            if self._recovery.is_failing:
+                # It processes requests. After a 410 the webhook is disabled.
+                is_gone = isinstance(outcome, Rejected) and outcome.status == GONE
+                if is_gone:
+                    self._recovery.end()
+                else:
+                    self._recovery.recover(lambda: None)
+            return False
+        self._retryable_failures += 1
+        if not self._recovery.is_failing:
+            step = self._context.delays.after_failure(outcome, delivery.attempts)
+            if not webhook.auto_recovery or not begins_recovery(
+                self._retryable_failures, delivery.attempts, is_exhausted=isinstance(step, GiveUp)
+            ):
+                return False
+            self._recovery.begin(
+                delivery.partition, webhook, self._outages.report_outage(webhook, now_ms)
+            )
+        self._last_failure, self._failed_ms = outcome, now_ms
+        self._context.retrying.add(self)
+        self._recovery.record_failed_attempt(delivery, outcome, now_ms)
+        if not self._is_disabling:
+            self._is_disabling = self._outages.record_failed_event(
+                webhook, outcome.reason, now_ms, self._finish_disabling
+            )
+        return True
+
+    def _recover(self, delivery: LiveDelivery, outcome: Delivered) -> None:
+        """Return to normal; `delivery`, which was accepted, is settled once that is stored.
+
+        Otherwise no event might be left to probe with after a crash.
+        """
+        delivery.is_in_flight = True
+        delivery.partition.in_flight += 1
+
+        def settle() -> None:
+            delivery.partition.in_flight -= 1
+            delivery.is_in_flight = False
+            if delivery in self._queue:
+                self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
+
+        self._recovery.recover(settle)
 
     def _disable_if_needed(
         self, webhook: Webhook, status: int | None, reason: str, now_ms: int

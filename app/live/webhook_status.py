@@ -151,6 +151,15 @@ class OutageReporter:
         self._status_writer.disable(webhook, why, disabled)
         return True
 
+    def count_missed_event(self) -> None:
+        """An event was skipped because the receiver is failing."""
+        self._health.record_failed_events(1)
+
+    def report_outage(self, webhook: Webhook, now_ms: int) -> int:
+        """Store that the receiver is failing, and return since when."""
+        self._report(webhook)
+        return self._since_ms or now_ms
+
     def _report(self, webhook: Webhook) -> None:
         if not self._is_reported:
             self._is_reported = True

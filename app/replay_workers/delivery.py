@@ -9,9 +9,10 @@ from typing import Final
 from app.delivery.batch import BatchBuilder
 from app.domain.dedupe import SeenHashes
 from app.domain.model import Claim, OffsetRange
-from app.domain.options import Source
+from app.domain.options import ReplayReason, Source
 from app.domain.rates import RateLimiter
 from app.domain.receiver_failure import ReceiverFailure
+from app.domain.recovery import may_postpone
 from app.domain.retry import RetryPolicy
 from app.domain.turns import ReplayActivity
 from app.log.errors import LogError
@@ -102,7 +103,7 @@ class ReplayDelivery:
         Raises:
             WorkerStopping, TurnEnded, LeaseLost: as passed to `stop`.
             ReplayRefused: the webhook or its receiver makes it impossible to continue.
-            ReplayPostponed: the webhook may not be sent to now.
+            ReplayPostponed: the webhook may not be sent to now, or the receiver fails again.
             HistoryLost: records of the range were deleted from the log.
             LogUnavailable: the log does not respond.
         """
@@ -206,9 +207,18 @@ class ReplayDelivery:
             rate_limiter=RateLimiter(self._options.max_events_per_second, time.monotonic()),
             refused=self.stop,
             activity=self._activity,
+            may_postpone=self._may_postpone,
             is_batched=self._options.batch_size > 1,
             events_max=self._batch_events_max,
         )
+
+    def _may_postpone(self, *, is_alone: bool) -> bool:
+        """Whether it waits for a failing receiver: only a recovery does."""
+        replay = self._claim.replay
+        if replay.reason is not ReplayReason.RECOVERY:
+            return False
+        age_ms = time.time_ns() // 1_000_000 - replay.created_ms
+        return may_postpone(age_ms, replay.lease_epoch, is_alone=is_alone)
 
     def _new_source(self) -> ReplaySource:
         settings, replay, offsets = self._dependencies.settings, self._claim.replay, self._offsets

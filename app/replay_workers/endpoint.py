@@ -1,7 +1,7 @@
 """The URL that a replay sends to, and whether it may send there."""
 
 from app.domain.model import Replay, Webhook, WebhookStatus
-from app.replay_workers.errors import ReplayPostponed, ReplayRefused
+from app.replay_workers.errors import ReplayPostponed, ReplayRefused, WebhookDisabled
 from app.webhooks.guard import Guard, UrlRefused
 
 
@@ -30,7 +30,8 @@ class ReplayEndpoint:
         """Return if requests may be sent.
 
         Raises:
-            ReplayRefused: the webhook is disabled, or the URL is not allowed.
+            WebhookDisabled: the webhook is disabled.
+            ReplayRefused: the URL is not allowed.
             ReplayPostponed: the webhook is not verified yet.
         """
         self._check_status()
@@ -45,5 +46,5 @@ class ReplayEndpoint:
             return
         reason = f": {webhook.status_reason}" if webhook.status_reason else ""
         if webhook.status is WebhookStatus.DISABLED:
-            raise ReplayRefused(f"the webhook is disabled{reason}")
+            raise WebhookDisabled(f"the webhook is disabled{reason}")
         raise ReplayPostponed(f"the webhook is not validated yet{reason}")

@@ -13,8 +13,16 @@ class ReceiverGone(ReplayRefused):
     """The receiver answered 410 Gone."""
 
 
+class WebhookDisabled(ReplayRefused):
+    """Nothing may be sent to the webhook until it is enabled again."""
+
+
 class ReplayPostponed(Exception):
     """The replay can continue later; the message says what it waits for."""
+
+
+class ReceiverFailing(ReplayPostponed):
+    """The receiver of a recovery fails again; the message says how."""
 
 
 class TurnEnded(Exception):

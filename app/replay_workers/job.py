@@ -13,6 +13,7 @@ from typing import Final
 
 from app.audit_log import record_change
 from app.domain.model import Claim, Lease, OffsetRange
+from app.domain.options import ReplayReason
 from app.domain.turns import ReplayActivity, RunningReplay
 from app.log.errors import HistoryLost, LogUnavailable, WindowNotRetained
 from app.replay_workers.delivery import ReplayDelivery
@@ -20,10 +21,12 @@ from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.endpoint import ReplayEndpoint
 from app.replay_workers.errors import (
     LeaseLost,
+    ReceiverFailing,
     ReceiverGone,
     ReplayPostponed,
     ReplayRefused,
     TurnEnded,
+    WebhookDisabled,
     WorkerStopping,
 )
 from app.replay_workers.lease_keeper import LeaseKeeper
@@ -118,7 +121,7 @@ class ReplayJob:
         self._check_claim()
         reader = SelectionReader(self._claim.replay, self._dependencies, self._lease, self._log)
         offsets = self._claim.replay.offsets or await reader.read_offsets()
-        await self._begin(offsets)
+        await self._begin(offsets, reader.available_from_ms)
         selection = await reader.read_selection(offsets, lambda: self._stop_reason is None)
         self._delivery = ReplayDelivery(
             self._claim,
@@ -147,8 +150,12 @@ class ReplayJob:
             )
         self._endpoint.check()
 
-    async def _begin(self, offsets: OffsetRange) -> None:
-        await self._lease.write(lambda store, lease: store.begin_delivery(lease, offsets))
+    async def _begin(self, offsets: OffsetRange, available_from_ms: int | None) -> None:
+        await self._lease.write(
+            lambda store, lease: store.begin_delivery(
+                lease, offsets, available_from_ms=available_from_ms
+            )
+        )
 
     async def _leave(self) -> None:
         """Store a last checkpoint, which a paused or cancelled replay still accepts."""
@@ -164,6 +171,8 @@ class ReplayJob:
     async def _postpone(self, error: BaseException) -> None:
         reason = f"the log: {error}" if isinstance(error, LogUnavailable) else str(error)
         pause_s = self._dependencies.postponements.next_pause_s(self._claim.lease.replay_id)
+        if isinstance(error, ReceiverFailing):
+            pause_s = self._dependencies.settings.retry_cap_s
         await self._finish(
             "postponed", lambda store, lease: store.postpone(lease, reason, pause_s), reason
         )
@@ -172,7 +181,18 @@ class ReplayJob:
         reason = str(error)
         if isinstance(error, ReceiverGone):
             await self._disable_webhook(reason)
-        await self._finish("failed", lambda store, lease: store.fail(lease, reason), reason)
+        await self._finish("failed", self._end_as_failed(error), reason)
+
+    def _end_as_failed(self, error: BaseException) -> Callable[[Store, Lease], bool]:
+        """Fail the replay; the rest of a recovery is recovered later, if that can be."""
+        replay, reason = self._claim.replay, str(error)
+        is_due = isinstance(error, HistoryLost)
+        # A webhook recovers when it is enabled again.
+        if replay.reason is ReplayReason.RECOVERY and (
+            is_due or isinstance(error, WebhookDisabled | ReceiverGone)
+        ):
+            return lambda store, lease: store.fail_recovery(lease, reason, replay, is_due=is_due)
+        return lambda store, lease: store.fail(lease, reason)
 
     async def _disable_webhook(self, reason: str) -> None:
         webhook = self._endpoint.webhook

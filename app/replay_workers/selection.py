@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.config import Settings
 from app.domain.lateness import disorder_ms
 from app.domain.model import NewReplay, OffsetRange, Replay
-from app.domain.options import Only
+from app.domain.options import Only, ReplayReason
 from app.domain.type_filter import TypeFilter
 from app.log.delivered import DeliveredEvents, LiveDeliveries
+from app.log.errors import WindowNotRetained
 from app.log.event import LoggedEvent
 from app.log.history import LogHistory
 from app.replay_workers.dependencies import WorkerDependencies
@@ -79,6 +80,8 @@ class SelectionReader:
         self._dependencies = dependencies
         self._lease = lease
         self._log = replay_log
+        self.available_from_ms: int | None = None
+        """The start of what a recovery found in the log, if its window starts before that."""
 
     async def read_offsets(self) -> OffsetRange:
         """The offsets to read: those of the window, or of what is to be retried.
@@ -126,9 +129,22 @@ class SelectionReader:
         )
 
     def _window_offsets(self) -> OffsetRange:
+        replay = self._replay
+        while True:
+            try:
+                return self._offsets_of(replay)
+            except WindowNotRetained as refusal:
+                from_ms = refusal.available_from_ms
+                is_lost = not replay.window.from_ms < from_ms < replay.window.to_ms
+                if replay.reason is not ReplayReason.RECOVERY or is_lost:
+                    raise
+                self.available_from_ms = from_ms
+                replay = replace(replay, window=replace(replay.window, from_ms=from_ms))
+
+    def _offsets_of(self, replay: Replay) -> OffsetRange:
         dependencies = self._dependencies
         return locate_window(
-            dependencies.history, dependencies.store, dependencies.settings, self._replay
+            dependencies.history, dependencies.store, dependencies.settings, replay
         )
 
     async def _offsets_to_retry(self, parent_id: str) -> OffsetRange:

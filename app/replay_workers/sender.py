@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from app.delivery.attempt import (
     Attempt,
@@ -24,13 +24,13 @@ from app.domain.endpoint_health import (
 from app.domain.model import Failure
 from app.domain.rates import RateLimiter
 from app.domain.receiver_failure import ReceiverFailure, ReceiverFailureTracker
-from app.domain.retry import GONE, GiveUp, RetryPolicy
+from app.domain.retry import GONE, GiveUp, RetryPolicy, is_permanent
 from app.domain.turns import ReplayActivity
 from app.domain.windows import format_time
 from app.log.event import LoggedEvent
 from app.replay_workers.checkpoints import CheckpointAge
 from app.replay_workers.endpoint import ReplayEndpoint
-from app.replay_workers.errors import ReceiverGone, ReplayRefused
+from app.replay_workers.errors import ReceiverFailing, ReceiverGone, ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.queue import QueuedBatch, ReplayQueue
 
@@ -59,6 +59,18 @@ class GivenUp:
         return self.outcome.response if isinstance(self.outcome, Rejected) else None
 
 
+class MayPostpone(Protocol):
+    """Whether a replay waits for a failing receiver."""
+
+    def __call__(self, *, is_alone: bool) -> bool:
+        """Whether it does; `is_alone` if one batch is left."""
+
+
+def never_postpones(*, is_alone: bool) -> bool:  # noqa: ARG001
+    """Events of a requested replay are given up."""
+    return False
+
+
 class _Stopped(Exception):
     """The sender was stopped before the batch was finished."""
 
@@ -68,7 +80,8 @@ class ReplaySender:
     """Delivers batches, from the first attempt to the last. Shared by all sender tasks.
 
     `events_max` limits the events of a request; it shrinks when the receiver answers 413.
-    `refused` is called when it makes no sense to continue the replay.
+    `refused` is called when the replay must stop. `may_postpone` says whether it waits for a
+    failing receiver instead of giving its events up.
     """
 
     replay_id: str
@@ -78,8 +91,9 @@ class ReplaySender:
     lease: LeaseKeeper
     checkpoint_age: CheckpointAge
     rate_limiter: RateLimiter
-    refused: Callable[[ReplayRefused], None]
+    refused: Callable[[Exception], None]
     activity: ReplayActivity
+    may_postpone: MayPostpone = never_postpones
     is_batched: bool = False
     events_max: int = 1
     health: ProbedEndpointHealth = field(init=False)
@@ -110,18 +124,30 @@ class ReplaySender:
         parts = deque([queued.batch.events])
         try:
             while parts:
-                if refusal := await self._deliver_part(parts, delivered, failures):
+                is_alone = queue.waiting_events <= len(queued.batch.events)
+                if refusal := await self._deliver_part(parts, delivered, failures, is_alone):
                     queue.settle(queued, delivered, failures)
                     self.refused(refusal)
                     return
         except _Stopped:
             return
+        except ReceiverFailing as failing:
+            self.refused(failing)
+            return
         queue.settle(queued, delivered, failures)
 
     async def _deliver_part(
-        self, parts: deque[list[LoggedEvent]], delivered: dict[int, int], failures: list[Failure]
+        self,
+        parts: deque[list[LoggedEvent]],
+        delivered: dict[int, int],
+        failures: list[Failure],
+        is_alone: bool,
     ) -> ReplayRefused | None:
-        """Deliver the first part, or split it; the reason if the replay must stop."""
+        """Deliver the first part, or split it; the reason if the replay must stop.
+
+        Raises:
+            ReceiverFailing: the replay waits until the receiver accepts events again.
+        """
         events = parts.popleft()
         if len(events) > self.events_max:
             parts.extendleft(reversed(_halves(events)))
@@ -134,6 +160,9 @@ class ReplaySender:
             self.events_max = min(self.events_max, len(events) // 2)
             parts.appendleft(events)
             return None
+        is_failing = is_alone or self.health.state is HealthState.DOWN
+        if is_failing and not is_permanent(result.outcome) and self.may_postpone(is_alone=is_alone):
+            raise ReceiverFailing(f"the receiver, which fails again: {result.outcome.reason}")
         failures += _failures(events, result)
         self.health.record_failed_events(len(events))
         refusal = self._refusal(events, result)

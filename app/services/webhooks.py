@@ -35,6 +35,7 @@ class WebhookRegistration:
     event_types: Sequence[str] = ()
     account_id: str | None = None
     secret: str | None = field(default=None, repr=False)
+    auto_recovery: bool = True
 
 
 async def register_webhook(
@@ -54,6 +55,7 @@ async def register_webhook(
         _checked_secret(registration.secret),
         account_id,
         registration.validation,
+        registration.auto_recovery,
     )
     at_most = None if caller.account_filter is None else services.settings.webhooks_per_account
 
@@ -74,6 +76,7 @@ async def update_webhook(
     *,
     url: str | None = None,
     description: str | None = None,
+    auto_recovery: bool | None = None,
 ) -> Webhook:
     """The changed webhook; with a new URL it is PENDING unless the receiver there passes.
 
@@ -86,6 +89,7 @@ async def update_webhook(
         webhook_id,
         url=url,
         description=description,
+        auto_recovery=auto_recovery,
         of_account=caller.account_filter,
     )
     if url is None:

@@ -23,10 +23,12 @@ from app.domain.model import (
 )
 from app.domain.moves import MoveEvent
 from app.domain.receiver_failure import ReceiverFailure
+from app.domain.recovery import RecoveryRecord
 from app.domain.states import ReplayEvent, moves, next_state
 from app.store.claim_queue import ClaimQueue, claimable_from, queued_since_ms, running_replays
 from app.store.failures import record_failures
 from app.store.moves import Moved, record_moves, trim_moves
+from app.store.recoveries import save_recovery
 from app.store.replay_columns import receiver_failure_to_column, status_counts_to_column
 from app.store.replays import to_replay
 from app.store.samples import add_samples
@@ -150,8 +152,17 @@ def heartbeat(connection: Connection, lease: Lease, lease_s: float) -> bool:
     return _apply(connection, lease, ReplayEvent.HEARTBEAT, values)
 
 
-def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -> bool:
-    """Store the offsets to deliver; an existing checkpoint is kept. False if the lease is gone."""
+def begin_delivery(
+    connection: Connection,
+    lease: Lease,
+    offsets: OffsetRange,
+    *,
+    available_from_ms: int | None = None,
+) -> bool:
+    """Store the offsets to deliver; an existing checkpoint is kept. False if the lease is gone.
+
+    `available_from_ms` is the start of what the log retains of a longer window.
+    """
     values = {
         "log_partition": offsets.partition,
         "start_offset": offsets.start,
@@ -159,6 +170,7 @@ def begin_delivery(connection: Connection, lease: Lease, offsets: OffsetRange) -
         "checkpoint_offset": func.coalesce(replays.c.checkpoint_offset, offsets.start),
         "waiting_for": None,
         "receiver_failure": None,
+        "available_from_ms": func.coalesce(replays.c.available_from_ms, available_from_ms),
     }
     return _apply_and_record(connection, lease, ReplayEvent.BEGIN, values)
 
@@ -224,6 +236,20 @@ def fail(connection: Connection, lease: Lease, error: str) -> bool:
     """End the replay as FAILED because of `error`; False if the lease is gone."""
     values = {"error": error[:TEXT_CHARS_MAX]}
     return _apply_and_record(connection, lease, ReplayEvent.FAIL, values, error)
+
+
+def fail_recovery(
+    connection: Connection, lease: Lease, error: str, replay: Replay, *, is_due: bool
+) -> bool:
+    """End a recovery as FAILED, and recover its window again: now or once the webhook is enabled.
+
+    False if the lease is gone.
+    """
+    if not fail(connection, lease, error):
+        return False
+    record = RecoveryRecord(replay.created_ms, replay.window)
+    save_recovery(connection, replay.webhook_id, record, origin=replay.origin, is_recovered=is_due)
+    return True
 
 
 def release(connection: Connection, lease: Lease) -> bool:

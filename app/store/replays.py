@@ -21,7 +21,7 @@ from app.domain.model import (
     unread_offsets,
 )
 from app.domain.moves import Move, MoveEvent
-from app.domain.options import NoticeStyle, Source
+from app.domain.options import NoticeStyle, ReplayReason, Source
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ACTIVE, ReplayState
 from app.store.claim_queue import claimable_now
@@ -95,6 +95,7 @@ def create_replay(
             notice=str(new.notice),
             origin=new.origin,
             source=str(new.source),
+            reason=str(new.reason),
             awaits=awaits_to_column(new.awaits),
             **_offset_columns(offsets if new.source is Source.ARCHIVE else None),
             state=str(ReplayState.OPEN),
@@ -270,6 +271,8 @@ def to_replay(row: Row[Any]) -> Replay:
         started_ms=row.started_ms,
         heartbeat_ms=row.heartbeat_ms,
         finished_ms=row.finished_ms,
+        reason=ReplayReason(row.reason),
+        available_from_ms=row.available_from_ms,
     )
 
 

@@ -12,6 +12,7 @@ from app.domain.routing_changes import RoutingChanges
 from app.domain.rules import DEFAULT_RULE, Rule
 from app.store.grants import to_grant
 from app.store.owner_moves import cancel_active_replay
+from app.store.recoveries import delete_recoveries
 from app.store.revisions import FORGOTTEN, ROUTING, count_up, get_revision, purge_deleted
 from app.store.rules import delete_rules_of, store_rule, to_rule
 from app.store.secret_keys import keys_of
@@ -62,6 +63,7 @@ def delete_webhook(
     revision = count_up(connection)
     mark_deleted(connection, webhook_id, revision, of_account)
     delete_rules_of(connection, webhook_id, revision)
+    delete_recoveries(connection, webhook_id)
     purge_deleted(connection, rules)
     cancel_active_replay(connection, webhook_id, actor)
 

@@ -26,6 +26,7 @@ from app.store import (
     leases,
     notices,
     owner_moves,
+    recovery_replays,
     replay_filters,
     retention,
     routing,
@@ -38,6 +39,7 @@ from app.store import handovers as handover_table
 from app.store import live_backlogs as backlog_table
 from app.store import pipeline_runs as run_table
 from app.store import processes as process_table
+from app.store import recoveries as recovery_table
 from app.store import replays as replay_table
 from app.store import rules as rule_table
 from app.store import samples as sample_table
@@ -193,6 +195,12 @@ class Store:
     disable_webhook = _writes(webhook_table.disable_webhook)
     rotate_secret = _writes(webhook_table.rotate_secret)
     record_failing_since = _autocommits(webhook_table.record_failing_since)
+    save_recovery = _autocommits(recovery_table.save_recovery)
+    drop_recovery = _autocommits(recovery_table.drop_recovery)
+    recoveries = _reads(recovery_table.list_recoveries)
+    finish_abandoned_recoveries = _autocommits(recovery_table.finish_abandoned_recoveries)
+    find_due_recoveries = _reads(recovery_replays.find_due_recoveries)
+    start_recovery = _writes(recovery_replays.start_recovery)
     delete_webhook = _writes(routing.delete_webhook)
     erase_expired_secrets = _writes(retention.erase_expired_secrets)
 
@@ -357,6 +365,7 @@ class Store:
     store_receiver_failure = _autocommits(leases.store_receiver_failure)
     complete = _writes(leases.complete)
     fail = _writes(leases.fail)
+    fail_recovery = _writes(leases.fail_recovery)
     release = _writes(leases.release)
     postpone = _writes(leases.postpone)
     yield_turn = _writes(leases.yield_turn)

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from app.domain.accounts import DEFAULT_ACCOUNT
-from app.domain.options import Source
+from app.domain.options import ReplayReason, Source
 from app.setting_checks import ORIGIN_CHARS_MAX
 
 NAMING: Final = {
@@ -48,7 +48,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0013"
+REVISION: Final = "0014"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -100,6 +100,7 @@ webhooks: Final = Table(
     Column("failing_since_ms", BigInteger),
     # See `revisions`.
     Column("revision", BigInteger, nullable=False, server_default=text("0")),
+    Column("auto_recovery", Integer, nullable=False, server_default=text("1")),
     Index(None, "created_ms", "id"),
     Index(None, "account_id", "created_ms", "id"),
     Index(None, "revision"),
@@ -218,6 +219,9 @@ replays: Final = Table(
     # What was skipped below the checkpoint because it cannot be read.
     Column("unreadable_batches", BigInteger, nullable=False, server_default=text("0")),
     Column("unreadable_offsets", BigInteger, nullable=False, server_default=text("0")),
+    Column("reason", String(16), nullable=False, server_default=ReplayReason.REQUEST),
+    # The start of what a recovery found in the log, if that is not the start of its window.
+    Column("available_from_ms", BigInteger),
     Index(None, "account_id", "created_ms", "id"),
     Index(ACCOUNT_STATE_INDEX, "account_id", "state", "created_ms", "id"),
     # Active replays have no end: those of the archive are adjacent in this index.
@@ -283,6 +287,24 @@ live_backlogs: Final = Table(
     Column("next_attempt_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
     Index(None, "updated_ms"),
+    **TABLE_OPTIONS,
+)
+
+recoveries: Final = Table(
+    "recoveries",
+    metadata,
+    # Webhooks whose receivers keep failing, and whose missed events a replay will send.
+    Column("webhook_id", String(ID_CHARS), primary_key=True),
+    Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
+    Column("since_ms", BigInteger, nullable=False),
+    # Event times of what was missed, see `Recovery`.
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger, nullable=False),
+    Column("failed_probes", Integer, nullable=False),
+    Column("next_probe_ms", BigInteger, nullable=False),
+    # When the receiver accepted events again: the replay is due. NULL while it fails.
+    Column("recovered_ms", BigInteger),
+    Index(None, "origin", "recovered_ms"),
     **TABLE_OPTIONS,
 )
 

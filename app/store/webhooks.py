@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, selec
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.pages import PAGE_LIMIT, Page, newest_first
+from app.store.recoveries import finish_recovery
 from app.store.revisions import count_up
 from app.store.secret_keys import SecretKeys, keys_of
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, exactly, new_id, now_ms
@@ -51,6 +52,7 @@ def insert_webhook(
             description=new.description,
             secret=keys_of(connection).encrypt(webhook_id, new.secret),
             validation=str(new.validation),
+            auto_recovery=int(new.auto_recovery),
             status=str(WebhookStatus.PENDING),
             created_ms=now_ms(),
             revision=revision,
@@ -101,6 +103,7 @@ def update_webhook(
     *,
     url: str | None = None,
     description: str | None = None,
+    auto_recovery: bool | None = None,
     of_account: str | None = None,
 ) -> Webhook:
     """Change what is not None, and return the webhook; a new URL makes it PENDING."""
@@ -109,6 +112,8 @@ def update_webhook(
     values: dict[str, Any] = {}
     if description is not None:
         values["description"] = description
+    if auto_recovery is not None:
+        values["auto_recovery"] = int(auto_recovery)
     if url not in (None, webhook.url):
         values |= {
             "url": url,
@@ -129,7 +134,10 @@ def _update(
 
 
 def enable_webhook(connection: Connection, webhook_id: str, url: str) -> Webhook:
-    """Enable the webhook after its owner verified `url`; no change if it has another URL now."""
+    """Enable the webhook after its owner verified `url`; no change if it has another URL now.
+
+    What it missed while its receiver failed is then due to a replay.
+    """
     revision = count_up(connection)
     webhook = get_webhook(connection, webhook_id)
     if webhook.url != url:
@@ -140,6 +148,7 @@ def enable_webhook(connection: Connection, webhook_id: str, url: str) -> Webhook
         "validated_ms": now_ms(),
         "failing_since_ms": None,
     }
+    finish_recovery(connection, webhook_id)
     return _update(connection, webhook_id, values, revision)
 
 
@@ -271,4 +280,5 @@ def to_webhook(row: Row[Any], keys: SecretKeys) -> Webhook:
         validated_ms=row.validated_ms,
         failing_since_ms=row.failing_since_ms,
         created_ms=row.created_ms,
+        auto_recovery=bool(row.auto_recovery),
     )

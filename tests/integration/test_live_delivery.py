@@ -90,7 +90,7 @@ def test_events_for_a_webhook_that_is_not_enabled_are_logged_and_not_sent(
 def test_an_event_fails_after_the_configured_attempts(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
-    scene.webhook(receiver, "*")
+    scene.webhook(receiver, "*", auto_recovery=False)
     scene.live(live_delays_s="0,0.05,0.1")
     receiver.answer(503)
     scene.publish(event(1))
@@ -101,7 +101,7 @@ def test_an_event_fails_after_the_configured_attempts(
 
 
 def test_a_retry_may_succeed(scene: LiveScene, receiver: ReceiverThread) -> None:
-    scene.webhook(receiver, "*")
+    scene.webhook(receiver, "*", auto_recovery=False)
     scene.live(live_delays_s="0,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,60,60")
     receiver.answer(500)
     scene.publish(event(1))
@@ -118,7 +118,7 @@ def test_a_retry_may_succeed(scene: LiveScene, receiver: ReceiverThread) -> None
 def test_events_in_retry_are_counted_until_they_are_settled(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
-    webhook = scene.webhook(receiver)
+    webhook = scene.webhook(receiver, auto_recovery=False)
     scene.live(live_delays_s="0,2,600")
     receiver.answer(503)
     scene.owe(webhook, *events(0, 20))
@@ -196,7 +196,7 @@ def test_a_410_response_disables_the_webhook(scene: LiveScene, receiver: Receive
 def test_many_consecutive_failures_disable_a_webhook_with_a_reason(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
-    webhook = scene.webhook(receiver, "*")
+    webhook = scene.webhook(receiver, "*", auto_recovery=False)
     scene.live(live_delays_s="0", disable_after_failures=3, disable_after_s=0)
     receiver.answer(500)
     scene.publish(*events(0, 3))
@@ -209,7 +209,7 @@ def test_many_consecutive_failures_disable_a_webhook_with_a_reason(
 def test_an_outage_is_stored_and_cleared_when_the_receiver_recovers(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
-    webhook = scene.webhook(receiver, "*")
+    webhook = scene.webhook(receiver, "*", auto_recovery=False)
     scene.live(live_delays_s="0", disable_after_failures=2)
     receiver.answer(500)
     scene.publish(*events(0, 3))

@@ -39,7 +39,7 @@ def scene(
 def test_after_a_crash_only_unsettled_events_are_delivered(
     scene: LiveScene, receiver: ReceiverThread, other: ReceiverThread
 ) -> None:
-    failing = scene.webhook(receiver)
+    failing = scene.webhook(receiver, auto_recovery=False)
     healthy = scene.webhook(other)
     first = scene.live(live_delays_s="0,3600")
     receiver.answer(503)

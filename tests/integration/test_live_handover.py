@@ -55,7 +55,7 @@ def missed(scene: LiveScene, webhook: Webhook) -> Replay:
 def test_missed_events_that_are_requested_twice_arrive_once(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
-    webhook = scene.webhook(receiver)
+    webhook = scene.webhook(receiver, auto_recovery=False)
     scene.live()
     receiver.answer(503)
     scene.owe(webhook, *events(0, EVENTS))
@@ -79,7 +79,7 @@ def test_missed_events_that_are_requested_twice_arrive_once(
 def test_a_live_process_that_starts_later_does_not_send_what_a_replay_took_over(
     scene: LiveScene, receiver: ReceiverThread
 ) -> None:
-    webhook = scene.webhook(receiver)
+    webhook = scene.webhook(receiver, auto_recovery=False)
     first = scene.live(live_delays_s="0,600")
     receiver.answer(503)
     scene.owe(webhook, *events(0, 20))

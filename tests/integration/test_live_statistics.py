@@ -18,7 +18,7 @@ def test_outcomes_of_each_webhook_are_counted_once(
     url = f"sqlite:///{tmp_path}/rewind.db"
     with LiveScene(tmp_path, broker.bootstrap_servers, url) as scene:
         scene.make()
-        mine, others = scene.webhook(receiver), scene.webhook(other)
+        mine, others = scene.webhook(receiver), scene.webhook(other, auto_recovery=False)
         disabled, deleted = scene.webhook(other), scene.webhook(other)
         scene.store.disable_webhook(disabled.id, "its owner is on holiday")
         scene.store.delete_webhook(deleted.id)

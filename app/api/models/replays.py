@@ -7,7 +7,7 @@ from pydantic import Field
 from app.api.models.documents import Document, Moment
 from app.domain.model import AwaitedRestore, Counts, Failure, Replay, UnreadableCounts
 from app.domain.moves import Move, MoveEvent
-from app.domain.options import NoticeStyle, Only, ReplayOptions, Source
+from app.domain.options import NoticeStyle, Only, ReplayOptions, ReplayReason, Source
 from app.domain.progress import progress
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.replay_results import ReplayResult, result_of
@@ -137,6 +137,8 @@ class ReplayDocument(Document):
                 "targetUrl": None,
             },
             "retryOf": None,
+            "reason": "request",
+            "availableFrom": None,
             "notice": "rewind",
             "state": "ONGOING",
             "result": None,
@@ -180,6 +182,13 @@ class ReplayDocument(Document):
     to: Moment
     options: OptionsDocument
     retry_of: str | None = Field(description="The replay whose failures this one sends.")
+    reason: ReplayReason = Field(
+        description="`recovery`: created because the receiver accepts events again after an outage."
+    )
+    available_from: Moment | None = Field(
+        description="For a recovery whose window the log retained only in part: the time from "
+        "which it did. Earlier events are not sent."
+    )
     notice: NoticeStyle = Field(
         description="The form of the notice that the webhook gets at the end."
     )
@@ -244,6 +253,8 @@ class ReplayDocument(Document):
             to=replay.window.to_ms,
             options=OptionsDocument.of(replay.options),
             retry_of=replay.retry_of,
+            reason=replay.reason,
+            available_from=replay.available_from_ms,
             notice=replay.notice,
             state=replay.state,
             result=result_of(replay),

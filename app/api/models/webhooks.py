@@ -11,7 +11,7 @@ from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Validation, Webhook, WebhookStatus
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
-from app.http.request_bodies import SECRET_EXAMPLE, example
+from app.http.request_bodies import AUTO_RECOVERY, SECRET_EXAMPLE, example
 from app.webhooks.endpoint_test import EndpointTest
 
 WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
@@ -25,6 +25,7 @@ WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "validatedAt": "2026-11-21T08:00:00.250Z",
     "failingSince": None,
     "health": "healthy",
+    "autoRecovery": True,
     "liveRetries": None,
     "previousSecretExpiresAt": None,
     "createdAt": "2026-11-21T08:00:00.000Z",
@@ -76,6 +77,7 @@ class WebhookDocument(Document):
         description="Whether the receiver accepts live deliveries; `recovering`: again, and some "
         "events still wait for their retry. null unless ENABLED."
     )
+    auto_recovery: bool = Field(description=AUTO_RECOVERY)
     live_retries: LiveRetriesDocument | None = Field(
         description="The events that live delivery retries, up to a second ago; null without any."
     )
@@ -99,6 +101,7 @@ class WebhookDocument(Document):
             validated_at=webhook.validated_ms,
             failing_since=webhook.failing_since_ms,
             health=health_of(webhook, backlog),
+            auto_recovery=webhook.auto_recovery,
             live_retries=None if backlog is None else LiveRetriesDocument.of(backlog),
             previous_secret_expires_at=webhook.previous_secret_until_ms if signs_twice else None,
             created_at=webhook.created_ms,

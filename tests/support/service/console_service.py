@@ -84,8 +84,12 @@ class ConsoleScene(LiveScene):
         return self.webhook_at(account, receiver.url)
 
     def webhook_at(self, account: str, url: str, description: str = "test") -> Webhook:
-        """Create an ENABLED webhook with a URL for an account with a key."""
-        new = NewWebhook(url, description, new_secret(), self._account_ids[account])
+        """Create an ENABLED webhook with a URL for an account with a key.
+
+        It does not recover by itself: replays are requested.
+        """
+        account_id = self._account_ids[account]
+        new = NewWebhook(url, description, new_secret(), account_id, auto_recovery=False)
         webhook = self.store.create_webhook(new)
         return self.store.enable_webhook(webhook.id, webhook.url)
 

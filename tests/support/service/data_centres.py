@@ -200,7 +200,13 @@ class TwoDataCentres:
         """Register a webhook with a rule, wait until both live paths know it, and return its id."""
         receiver.expect(secret := new_secret())
         rules = [each.live_metric("rewind_live_rules") for each in (self.a, self.b)]
-        asked = {"url": receiver.url, "secret": secret, "eventTypes": event_types}
+        asked = {
+            "url": receiver.url,
+            "secret": secret,
+            "eventTypes": event_types,
+            # Replays are requested.
+            "autoRecovery": False,
+        }
         answer = self.a.api.post("/webhooks", json=asked)
         assert answer.json()["status"] == "ENABLED", answer.text
         for each, before in zip((self.a, self.b), rules, strict=True):

@@ -75,10 +75,15 @@ class LiveScene:
         ensure_topics(self.bootstrap_servers, partitions=self.partitions, retention_ms=RETENTION_MS)
 
     def webhook(
-        self, receiver: ReceiverThread, *event_types: str, where: dict[str, Any] | None = None
+        self,
+        receiver: ReceiverThread,
+        *event_types: str,
+        where: dict[str, Any] | None = None,
+        auto_recovery: bool = True,
     ) -> Webhook:
         """Create an enabled webhook of a receiver, with a rule if event types are given."""
-        webhook = self.store.create_webhook(NewWebhook(receiver.url, "test", new_secret()))
+        new = NewWebhook(receiver.url, "test", new_secret(), auto_recovery=auto_recovery)
+        webhook = self.store.create_webhook(new)
         receiver.expect(webhook.secret)
         if event_types:
             self.put_rule(webhook, *event_types, where=where)

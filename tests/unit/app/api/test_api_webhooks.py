@@ -27,7 +27,7 @@ async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
     assert document.keys() == {
         *("id", "accountId", "url", "description", "validation", "status", "statusReason"),
         *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
-        *("health", "liveRetries", "coveredByGrant"),
+        *("health", "autoRecovery", "liveRetries", "coveredByGrant"),
     }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])

@@ -9,13 +9,15 @@ import pytest
 from app.delivery.attempt import AttemptSender
 from app.domain.delivery import LiveOutcome
 from app.domain.partition_progress import PartitionProgress
-from app.domain.retry import FixedDelays
+from app.domain.retry import FixedDelays, RetryPolicy
 from app.live import webhook_queue
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
+from app.live.queue_context import QueueContext
+from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
-from app.live.webhook_queue import QueueContext, WebhookQueue
+from app.live.webhook_queue import WebhookQueue
 from app.live.webhook_status import WebhookStatusWriter
 from app.log.event import LoggedEvent
 from app.log.group_position import Committed
@@ -66,6 +68,7 @@ async def context_of(
         metrics=metrics,
         recorder=recorder,
         handovers=Handovers(store, "here"),
+        recoveries=Recoveries(store, "here", RetryPolicy()),
         start_task=group.create_task,
         delays=FixedDelays((LATER_S,)),
         in_flight_max=8,

@@ -1,0 +1,59 @@
+"""What the queues of all webhooks of a live process share."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from app.delivery.attempt import AttemptSender
+from app.delivery.queue import StartTask
+from app.domain.delivery import LiveOutcome
+from app.domain.retry import FixedDelays
+from app.live.delivery import DeliveryPartition, LiveDelivery
+from app.live.handovers import Handovers
+from app.live.metrics import LiveMetrics
+from app.live.recoveries import Recoveries
+from app.live.routing import RoutingTable
+from app.live.webhook_status import WebhookStatusWriter
+
+if TYPE_CHECKING:
+    from app.live.webhook_queue import WebhookQueue
+
+
+class OutcomeRecorder(Protocol):
+    """Receives outcomes, and pauses and resumes partitions."""
+
+    def record_outcome(
+        self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
+    ) -> None:
+        """Record the outcome of a delivery."""
+
+    def pause_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
+        """Stop reading a partition for the sake of this webhook."""
+
+    def resume_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
+        """Read a partition again, unless it is paused for others."""
+
+
+@dataclass(slots=True)
+class QueueContext:
+    """What the queues of all webhooks share."""
+
+    table: RoutingTable
+    attempts: AttemptSender
+    status_writer: WebhookStatusWriter
+    metrics: LiveMetrics
+    recorder: OutcomeRecorder
+    handovers: Handovers
+    recoveries: Recoveries
+    start_task: StartTask
+    delays: FixedDelays
+    in_flight_max: int
+    queue_max: int
+    disable_after_failures: int
+    disable_after_s: float
+    bytes_waiting: int = 0
+    filled: "set[WebhookQueue]" = field(default_factory=set)
+    """Queues with waiting events."""
+    is_busy: bool = False
+    is_stopping: bool = False
+    retrying: "set[WebhookQueue]" = field(default_factory=set)
+    """Queues in which some event has failed at least once."""

@@ -1,0 +1,133 @@
+"""Stores which webhooks fail and recover, and starts the replays of those that have recovered."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NoReturn
+
+from app.domain.recovery import Recovery, RecoveryRecord
+from app.domain.retry import RetryPolicy
+from app.store import Store, StoreUnavailable
+
+_log: Final = logging.getLogger(__name__)
+
+START_S: Final = 1.0
+"""How often due recoveries are looked up: one query of an index."""
+
+_SWEEP_S: Final = 60.0
+_STARTS_MAX: Final = 100
+_RETRY_S: Final = 1.0
+_READ_S_MAX: Final = 2.0
+"""How long the assignment of partitions waits for the database."""
+
+
+@dataclass(slots=True)
+class _PendingChange:
+    """The last change of a webhook that is not stored, and what to call once it is."""
+
+    change: Callable[[], None]
+    stored: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Recoveries:
+    """The recoveries of one live process in the database. For one event loop.
+
+    Without the database, changes are repeated until they are stored. Of several changes of a
+    webhook only the last is stored, which includes the earlier ones.
+    """
+
+    def __init__(self, store: Store, origin: str, policy: RetryPolicy) -> None:
+        self._store = store
+        self._origin = origin
+        self.policy = policy
+        """The pauses between probes."""
+        self._pending: dict[str, _PendingChange] = {}
+        self._has_pending = asyncio.Event()
+
+    async def read(self) -> dict[str, RecoveryRecord]:
+        """The failing webhooks in the database; none after a short time without an answer.
+
+        A webhook that is not known to fail is found to fail again, and its row extended.
+        """
+        try:
+            async with asyncio.timeout(_READ_S_MAX):
+                return await asyncio.to_thread(self._store.recoveries, origin=self._origin)
+        except (TimeoutError, StoreUnavailable) as error:
+            _log.warning("recoveries-not-read", extra={"reason": str(error)})
+            return {}
+
+    def save(self, webhook_id: str, recovery: Recovery, stored: Callable[[], None]) -> None:
+        """Store that a webhook fails; `stored` is called after that."""
+        record = recovery.record
+
+        def finish() -> None:
+            recovery.record_stored(record.window)
+            stored()
+
+        change = partial(self._store.save_recovery, webhook_id, record, origin=self._origin)
+        self._add(webhook_id, change, finish)
+
+    def finish(self, webhook_id: str, recovery: Recovery, stored: Callable[[], None]) -> None:
+        """Store that the receiver accepts events again; `stored` is called after that."""
+        if recovery.has_missed:
+            save = partial(self._store.save_recovery, is_recovered=True)
+            change = partial(save, webhook_id, recovery.record, origin=self._origin)
+        else:
+            change = partial(self._store.drop_recovery, webhook_id, origin=self._origin)
+        self._add(webhook_id, change, stored)
+
+    async def run(self) -> NoReturn:
+        """Store changes until cancelled."""
+        while True:
+            await self._has_pending.wait()
+            self._has_pending.clear()
+            for webhook_id in tuple(self._pending):
+                if pending := self._pending.pop(webhook_id, None):
+                    await self._write(webhook_id, pending)
+
+    async def start_replays(self) -> NoReturn:
+        """Create the replays that are due, until cancelled."""
+        sweep_s = time.monotonic() + _SWEEP_S
+        while True:
+            await asyncio.sleep(START_S)
+            try:
+                await asyncio.to_thread(self._start_due)
+                if time.monotonic() >= sweep_s:
+                    sweep_s = time.monotonic() + _SWEEP_S
+                    finish = partial(self._store.finish_abandoned_recoveries, origin=self._origin)
+                    await asyncio.to_thread(finish)
+            except StoreUnavailable as error:
+                _log.debug("recoveries-not-started", extra={"reason": str(error)})
+
+    def _start_due(self) -> None:
+        for webhook_id in self._store.find_due_recoveries(_STARTS_MAX, origin=self._origin):
+            replay = self._store.start_recovery(webhook_id, origin=self._origin)
+            if replay is not None:
+                _log.info("recovery-started", extra={"webhook": webhook_id, "replay": replay.id})
+
+    def _add(self, webhook_id: str, change: Callable[[], None], stored: Callable[[], None]) -> None:
+        pending = self._pending.setdefault(webhook_id, _PendingChange(change))
+        pending.change = change
+        pending.stored.append(stored)
+        self._has_pending.set()
+
+    async def _write(self, webhook_id: str, pending: _PendingChange) -> None:
+        try:
+            await asyncio.to_thread(pending.change)
+        except StoreUnavailable as error:
+            _log.warning("recovery-not-stored", extra={"webhook": webhook_id, "reason": str(error)})
+            await asyncio.sleep(_RETRY_S)
+            self._put_back(webhook_id, pending)
+            return
+        for each in pending.stored:
+            each()
+
+    def _put_back(self, webhook_id: str, failed: _PendingChange) -> None:
+        """Write a change again, unless a later one replaces it."""
+        later = self._pending.setdefault(webhook_id, failed)
+        if later is not failed:
+            later.stored = failed.stored + later.stored
+        self._has_pending.set()

@@ -1,0 +1,108 @@
+"""The table of recoveries: webhooks whose receivers keep failing, by data centre.
+
+The live process that delivers the webhook's partition writes its row before it skips an event, and
+marks it when the receiver accepts events again. `recovery_replays` then creates the replay and
+deletes the row, in one transaction.
+"""
+
+from typing import Final
+
+from sqlalchemy import Connection, delete, exists, func, select, update
+
+from app.domain.model import WebhookStatus, Window
+from app.domain.recovery import RecoveryRecord
+from app.store.sql import now_ms, upsert
+from app.store.tables import recoveries, webhooks
+
+ABANDONED_MS: Final = 15 * 60_000
+"""How long after its time a probe is overdue: longer than any Retry-After that is honoured."""
+
+_row = recoveries.c
+
+
+def save_recovery(
+    connection: Connection,
+    webhook_id: str,
+    record: RecoveryRecord,
+    *,
+    origin: str,
+    is_recovered: bool = False,
+) -> None:
+    """Store that a webhook is failing, or accepts events again and has missed some.
+
+    A window that is stored is extended, never reduced.
+    """
+    is_sqlite = connection.dialect.name == "sqlite"
+    smaller, larger = (func.min, func.max) if is_sqlite else (func.least, func.greatest)
+    statement = upsert(
+        connection,
+        recoveries,
+        lambda new: {
+            "since_ms": smaller(_row.since_ms, new["since_ms"]),
+            "from_ms": smaller(_row.from_ms, new["from_ms"]),
+            "to_ms": larger(_row.to_ms, new["to_ms"]),
+            "failed_probes": new["failed_probes"],
+            "next_probe_ms": new["next_probe_ms"],
+            "recovered_ms": new["recovered_ms"],
+        },
+    )
+    values = {
+        "since_ms": record.since_ms,
+        "from_ms": record.window.from_ms,
+        "to_ms": record.window.to_ms,
+        "failed_probes": record.failed_probes,
+        "next_probe_ms": record.next_probe_ms,
+        "recovered_ms": now_ms() if is_recovered else None,
+    }
+    connection.execute(statement.values(webhook_id=webhook_id, origin=origin, **values))
+
+
+def finish_recovery(connection: Connection, webhook_id: str) -> None:
+    """Store that the receiver was verified: the recoveries of all data centres are due."""
+    statement = update(recoveries).where(_row.webhook_id == webhook_id, _row.recovered_ms.is_(None))
+    connection.execute(statement.values(recovered_ms=now_ms()))
+
+
+def drop_recovery(connection: Connection, webhook_id: str, *, origin: str) -> None:
+    """Delete the row of a webhook that is failing and has missed nothing."""
+    connection.execute(
+        delete(recoveries).where(
+            _row.webhook_id == webhook_id, _row.origin == origin, _row.recovered_ms.is_(None)
+        )
+    )
+
+
+def delete_recoveries(connection: Connection, webhook_id: str) -> None:
+    """Delete the rows of a webhook that is deleted."""
+    connection.execute(delete(recoveries).where(_row.webhook_id == webhook_id))
+
+
+def finish_abandoned_recoveries(connection: Connection, *, origin: str) -> int:
+    """Mark the recoveries that no process continues and whose webhooks are healthy.
+
+    A live process that could not read the row when it got the partition does not know that the
+    webhook has missed events. Returns their number.
+    """
+    is_healthy = exists().where(
+        webhooks.c.id == _row.webhook_id,
+        webhooks.c.status == str(WebhookStatus.ENABLED),
+        webhooks.c.failing_since_ms.is_(None),
+    )
+    statement = update(recoveries).where(
+        _row.origin == origin,
+        _row.recovered_ms.is_(None),
+        _row.next_probe_ms < now_ms() - ABANDONED_MS,
+        is_healthy,
+    )
+    return connection.execute(statement.values(recovered_ms=now_ms())).rowcount
+
+
+def list_recoveries(connection: Connection, *, origin: str) -> dict[str, RecoveryRecord]:
+    """The failing webhooks of a data centre, by id."""
+    query = select(recoveries).where(_row.origin == origin, _row.recovered_ms.is_(None))
+    return {
+        row.webhook_id: RecoveryRecord(
+            row.since_ms, Window(row.from_ms, row.to_ms), row.failed_probes, row.next_probe_ms
+        )
+        for row in connection.execute(query)
+    }

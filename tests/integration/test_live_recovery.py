@@ -1,0 +1,122 @@
+"""A receiver that was down gets what it missed, without a request."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.delivery import LiveOutcome
+from app.domain.model import Replay, Webhook
+from app.domain.options import Only, ReplayReason
+from app.domain.states import ReplayState
+from app.live import deliverer
+from app.log.topics import DELIVERY_LOG
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import until
+from tests.support.service.live_service import LiveScene, events, ids
+
+PROBES: dict[str, Any] = {"retry_base_s": 0.1, "retry_cap_s": 0.5}
+"""Short pauses between probes."""
+
+
+@pytest.fixture
+def scene(tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread) -> Iterator[LiveScene]:
+    with LiveScene(tmp_path, broker.bootstrap_servers, f"sqlite:///{tmp_path}/rewind.db") as scene:
+        scene.make()
+        yield scene
+
+
+@pytest.fixture
+def start_worker(scene: LiveScene, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
+    """A function that starts a worker."""
+    environment = {
+        "REWIND_DATABASE": f"sqlite:///{tmp_path}/rewind.db",
+        "REWIND_BOOTSTRAP_SERVERS": scene.bootstrap_servers,
+        "REWIND_ALLOW_PRIVATE_TARGETS": "true",
+        "REWIND_ORIGIN": "here",
+        "REWIND_CHECKPOINT_INTERVAL_S": "0.2",
+        "REWIND_LEASE_S": "3",
+        "REWIND_HEARTBEAT_S": "0.4",
+    } | {f"REWIND_{name.upper()}": str(value) for name, value in PROBES.items()}
+    with ExitStack() as stack:
+
+        def start() -> ServerProcess:
+            process = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", environment)
+            stack.enter_context(process)
+            process.start("rewind worker ready")
+            return process
+
+        yield start
+
+
+def replays_of(scene: LiveScene, webhook: Webhook) -> list[Replay]:
+    return [each for each in scene.store.replays().items if each.webhook_id == webhook.id]
+
+
+def until_recovered(scene: LiveScene, webhook: Webhook) -> Replay:
+    """Wait for the end of the only recovery, and return it."""
+
+    def is_over() -> bool:
+        return [each.state for each in replays_of(scene, webhook)] == [ReplayState.COMPLETED]
+
+    until(is_over, "the end of the recovery")
+    (replay,) = replays_of(scene, webhook)
+    assert replay.reason is ReplayReason.RECOVERY
+    assert replay.options.only is Only.FAILED
+    return replay
+
+
+def has_skipped(scene: LiveScene, count: int) -> bool:
+    return scene.outcome_counts().get(LiveOutcome.SKIPPED, 0) >= count
+
+
+def recover_from_outage(
+    scene: LiveScene,
+    receiver: ReceiverThread,
+    start_worker: Callable[[], ServerProcess],
+    missed: int,
+) -> None:
+    """Let a receiver miss events, restart all processes twice, and compare what it has."""
+    webhook = scene.webhook(receiver)
+    receiver.answer(503)
+    live, worker = scene.live(**PROBES), start_worker()
+    third = missed // 3
+    for number in range(3):
+        if number:
+            live.kill() if number == 1 else live.stop()
+            worker.kill() if number == 1 else worker.stop()
+            live, worker = scene.live(**PROBES), start_worker()
+        scene.owe(webhook, *events(number * third, (number + 1) * third))
+        # All but those that are held.
+        until(lambda: has_skipped(scene, (number + 1) * third - 20), "skipped events")  # noqa: B023
+    published = 3 * third
+    # Not one request for each event.
+    assert len(receiver.webhooks) < published // 2
+    receiver.answer(204)
+    scene.owe(webhook, *events(published, published + 20))
+    replay = until_recovered(scene, webhook)
+    until(lambda: len(set(receiver.taken)) == published + 20, "all events")
+    until(lambda: scene.uncommitted(deliverer.GROUP, DELIVERY_LOG) == 0, "all are settled")
+    assert Counter(receiver.taken) == Counter(ids(0, published + 20))
+    counts = scene.outcome_counts()
+    assert counts[LiveOutcome.DELIVERED] + replay.counts.delivered == published + 20
+    assert replay.counts.failed == 0
+    assert not scene.store.recoveries(origin="here")
+
+
+def test_a_receiver_that_returns_has_every_event_once_after_restarts(
+    scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
+) -> None:
+    recover_from_outage(scene, receiver, start_worker, 3_000)
+
+
+@pytest.mark.long
+def test_a_receiver_that_missed_a_hundred_thousand_events_has_each_once(
+    scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
+) -> None:
+    recover_from_outage(scene, receiver, start_worker, 99_999)
