@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -62,7 +63,9 @@ class Operation(NamedTuple):
     @property
     def query(self) -> dict[str, str]:
         """The dates that Twitter's way wants; nothing else has to be in a query."""
-        dates = {"from_date": "202611210800", "to_date": "202611210900"}
+        now = datetime.now(UTC)
+        before = now - timedelta(hours=1)
+        dates = {"from_date": f"{before:%Y%m%d%H%M}", "to_date": f"{now:%Y%m%d%H%M}"}
         wanted = {parameter["name"] for parameter in self.described.get("parameters", ())}
         return {name: value for name, value in dates.items() if name in wanted}
 
