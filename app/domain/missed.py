@@ -52,9 +52,10 @@ def missed_hours(
 ) -> tuple[MissedHour, ...]:
     """The hours with missed events, in the order of the tallies.
 
-    An hour is replayed if the windows of replays without failures cover all times from its start to
-    its last missed event. Only replays created after the outcome of that event count: an earlier
-    one may have stopped reading before the event was in the log.
+    An hour is replayed if the windows of replays without failures cover all times from its first
+    missed event, or its start if that is unknown, to its last one. Only replays created after the
+    outcome of the last one count: an earlier one may have stopped reading before the event was in
+    the log.
     """
     successful = _successful(replays)
     return tuple(
@@ -92,7 +93,7 @@ def _has_no_failures_left(replay: PastReplay, retries: Mapping[str, Sequence[Pas
 
 
 def _is_covered(tally: DeliveryTally, successful: Sequence[PastReplay]) -> bool:
-    reached_ms = tally.start_ms
+    reached_ms = tally.missed_from_ms or tally.start_ms
     windows = (each.window for each in successful if each.created_ms > tally.missed_at_ms)
     for window in sorted(windows, key=lambda each: each.from_ms):
         if window.from_ms > reached_ms:

@@ -45,8 +45,9 @@ class DeliveryTally:
     """The events of one span, counted by outcome. `left_over` are the skipped ones.
 
     `took` counts last attempts by latency bucket, see `TOOK_MS_BOUNDS`; only for `Span.SETTLED`.
-    Only for `Span.EVENT`: `missed_until_ms` is 1 ms after the latest event time of a missed event,
-    and `missed_at_ms` the time of the last missed event's outcome; both are 0 without any.
+    Only for `Span.EVENT`: `missed_from_ms` is the earliest event time of a missed event, 0 if
+    unknown, `missed_until_ms` 1 ms after the latest one, and `missed_at_ms` the time of the last
+    missed event's outcome; all are 0 without any.
     """
 
     start_ms: int
@@ -57,6 +58,7 @@ class DeliveryTally:
     took: tuple[int, ...] = NO_ATTEMPTS
     missed_until_ms: int = 0
     missed_at_ms: int = 0
+    missed_from_ms: int = 0
 
     @property
     def settled(self) -> int:
@@ -110,6 +112,7 @@ def summed(tallies: Iterable[DeliveryTally], start_ms: int) -> DeliveryTally:
         took=tuple(map(sum, zip(NO_ATTEMPTS, *(each.took for each in found), strict=True))),
         missed_until_ms=max((each.missed_until_ms for each in found), default=0),
         missed_at_ms=max((each.missed_at_ms for each in found), default=0),
+        missed_from_ms=min((each.missed_from_ms for each in found if each.missed), default=0),
     )
 
 
@@ -127,10 +130,11 @@ _PLACES: Final = {
 _OUTCOMES: Final = len(_PLACES)
 _UNTIL: Final = _OUTCOMES
 _AT: Final = _OUTCOMES + 1
+_FROM: Final = _OUTCOMES + 2
 _SETTLED_WIDTH_MS: Final = Span.SETTLED.width_ms
 
 _Cells = dict[tuple[str, int], list[int]]
-"""By webhook and number of the span: outcome counts, then latency buckets or the two times."""
+"""By webhook and number of the span: outcome counts, then latency buckets or the three times."""
 
 
 class SettledDelivery(NamedTuple):
@@ -172,12 +176,13 @@ class TallyCounter:
         if not -AHEAD_MS <= settled_ms - event_ms <= self._history_ms:
             return
         key = (webhook_id, event_ms // HOUR_MS)
-        cell = self._events.get(key) or self._add(self._events, key, _OUTCOMES + 2)
+        cell = self._events.get(key) or self._add(self._events, key, _OUTCOMES + 3)
         if cell is not None:
             cell[place] += 1
             if place:
                 cell[_UNTIL] = max(cell[_UNTIL], event_ms + 1)
                 cell[_AT] = max(cell[_AT], settled_ms)
+                cell[_FROM] = min(cell[_FROM] or event_ms, event_ms)
 
     def drain(self) -> Callable[[], list[CountedTally]]:
         """Reset all counts; returns a function that builds the tallies once, on any thread."""
@@ -201,7 +206,7 @@ def _settled_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
 
 
 def _event_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
-    (webhook_id, hour), (delivered, failed, left_over, disabled, until_ms, at_ms) = item
+    (webhook_id, hour), (delivered, failed, left_over, disabled, until_ms, at_ms, from_ms) = item
     tally = DeliveryTally(
         hour * HOUR_MS,
         delivered,
@@ -210,5 +215,6 @@ def _event_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
         disabled,
         missed_until_ms=until_ms,
         missed_at_ms=at_ms,
+        missed_from_ms=from_ms,
     )
     return CountedTally(webhook_id, Span.EVENT, tally)

@@ -48,7 +48,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0014"
+REVISION: Final = "0015"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -406,6 +406,7 @@ delivery_tallies: Final = Table(
     # See `DeliveryTally`.
     Column("missed_until_ms", BigInteger, nullable=False),
     Column("missed_at_ms", BigInteger, nullable=False),
+    Column("missed_from_ms", BigInteger, nullable=False, server_default=text("0")),
     Index(None, "span", "start_ms"),
     **TABLE_OPTIONS,
 )

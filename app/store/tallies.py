@@ -6,7 +6,18 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal_column,
+    select,
+)
 
 from app.domain.hours import HOUR_MS
 from app.domain.missed import MissedHour, PastReplay, missed_hours
@@ -29,6 +40,9 @@ REPLAYS_READ_MAX: Final = 1_000
 _COUNTS: Final = ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
 _LATEST: Final = ("missed_until_ms", "missed_at_ms")
 
+_ZERO: Final[ColumnElement[Any]] = literal_column("0")
+"""PyMySQL accepts no parameters behind the values of an INSERT of many rows."""
+
 
 def add_tallies(connection: Connection, counted: Sequence[CountedTally], *, origin: str) -> None:
     """Add the counts of a data centre to its rows; `ROWS_PER_ADD` at most, no row twice.
@@ -47,10 +61,16 @@ def add_tallies(connection: Connection, counted: Sequence[CountedTally], *, orig
         lambda new: (
             {name: columns[name] + new[name] for name in _COUNTS}
             | {name: larger(columns[name], new[name]) for name in _LATEST}
+            | {"missed_from_ms": _earlier(columns.missed_from_ms, new["missed_from_ms"])}
         ),
     )
     if rows:
         connection.execute(statement, rows)
+
+
+def _earlier(old: ColumnElement[int], new: ColumnElement[int]) -> ColumnElement[int]:
+    """The smaller of two times, of which 0 is none."""
+    return case((old == _ZERO, new), (new == _ZERO, old), (old < new, old), else_=new)
 
 
 def _to_row(counted: CountedTally, origin: str) -> dict[str, Any]:
@@ -67,6 +87,7 @@ def _to_row(counted: CountedTally, origin: str) -> dict[str, Any]:
         **dict(zip(TOOK_COLUMNS, tally.took, strict=True)),
         "missed_until_ms": tally.missed_until_ms,
         "missed_at_ms": tally.missed_at_ms,
+        "missed_from_ms": tally.missed_from_ms,
     }
 
 
@@ -112,7 +133,11 @@ def _sums(span: Span, from_ms: int) -> Select[Any]:
     columns = delivery_tallies.c
     sums = (func.sum(columns[name]).label(name) for name in _COUNTS)
     latest = (func.max(columns[name]).label(name) for name in _LATEST)
-    return select(*sums, *latest).where(columns.span == str(span), columns.start_ms >= from_ms)
+    # Of data centres that missed nothing, it is 0.
+    earliest = func.min(func.nullif(columns.missed_from_ms, 0)).label("missed_from_ms")
+    return select(*sums, *latest, earliest).where(
+        columns.span == str(span), columns.start_ms >= from_ms
+    )
 
 
 def _to_tally(row: Row[Any], start_ms: int) -> DeliveryTally:
@@ -120,7 +145,8 @@ def _to_tally(row: Row[Any], start_ms: int) -> DeliveryTally:
     found = row._asdict()
     numbers = {name: int(found[name]) for name in (*_COUNTS, *_LATEST)}
     took = tuple(numbers.pop(name) for name in TOOK_COLUMNS)
-    return DeliveryTally(start_ms, took=took, **numbers)
+    earliest_ms = int(found["missed_from_ms"] or 0)
+    return DeliveryTally(start_ms, took=took, missed_from_ms=earliest_ms, **numbers)
 
 
 def list_missed_hours(

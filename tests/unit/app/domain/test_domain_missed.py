@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,15 @@ def test_hours_without_missed_events_are_omitted() -> None:
 
 def test_a_replay_of_the_hour_covers_it() -> None:
     assert is_replayed(replay())
+
+
+def test_a_replay_from_the_first_missed_event_covers_the_hour() -> None:
+    first_ms = START_MS + HOUR_MS // 4
+    hour = replace(HOUR, missed_from_ms=first_ms)
+    assert missed_hours([hour], [replay(from_ms=first_ms)])[0].is_replayed
+    assert not missed_hours([hour], [replay(from_ms=first_ms + 1)])[0].is_replayed
+    # Where the first one is unknown, the whole hour counts.
+    assert not is_replayed(replay(from_ms=first_ms))
 
 
 def test_a_replay_that_ends_after_the_last_missed_event_covers_the_hour() -> None:
