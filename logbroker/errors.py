@@ -289,5 +289,9 @@ class UnacceptableCredential(RequestRefused):
     """A credential has a value that the broker does not store."""
 
 
+class ThrottlingQuotaExceeded(RequestRefused):
+    """The client has changed more partitions than its quota allows; it may retry later."""
+
+
 class OffsetMetadataTooLarge(RequestRefused):
     """The metadata of a committed offset is longer than allowed."""

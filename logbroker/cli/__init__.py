@@ -31,6 +31,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "logbroker.cli.acls:acls",
         "List, add and remove access control lists of a running cluster.",
     ),
+    "quotas": LazyCommand(
+        "logbroker.cli.quotas:quotas",
+        "Set, list and remove the quotas of users and client ids of a running cluster.",
+    ),
     "dump": LazyCommand(
         "logbroker.cli.dump:dump",
         "Print and verify the batches and indexes of log segments.",

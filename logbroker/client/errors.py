@@ -84,5 +84,9 @@ class TopicReplaced(UnknownTopic):
     """A topic was deleted and created again, so older offsets are invalid."""
 
 
+class ChangeRefused(ClientError):
+    """The brokers reject a change; the message names the value and what is allowed."""
+
+
 class NotAuthorized(ClientError):
     """The brokers reject the user's credentials, or deny the operation."""

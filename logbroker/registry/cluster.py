@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
 from logbroker.listeners import ListenerAddress, SecurityProtocol
+from logbroker.quotas.entities import NO_QUOTAS, Quotas
 from logbroker.registry.topic import Topic
 from logbroker.security.authorizer import NO_ACLS, AclIndex
 from logbroker.security.users import NO_USERS, Users
@@ -58,7 +59,7 @@ class ClusterView:
     `brokers` are those registered now. A broker whose session has expired is missing, even from its
     own view. `coordinators` maps each coordinated slot to its broker. `unreadable` names topics
     whose metadata cannot be parsed: no broker serves them, and no broker deletes their data.
-    `acls` stays the same object as long as no ACL changes.
+    `acls` and `quotas` stay the same objects as long as none of them changes.
     """
 
     cluster_id: str
@@ -69,6 +70,7 @@ class ClusterView:
     unreadable: frozenset[str] = frozenset()
     acls: AclIndex = NO_ACLS
     users: Users = NO_USERS
+    quotas: Quotas = NO_QUOTAS
 
     @cached_property
     def _by_listener(self) -> dict[str, "ClusterView"]:

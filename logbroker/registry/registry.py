@@ -16,6 +16,7 @@ from logbroker.groups.stored import (
     StoredMembership,
     TopicPartition,
 )
+from logbroker.quotas.entities import Quotas
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.security.acl import Acl
@@ -131,6 +132,15 @@ class Registry(ABC):
         """Apply `change` to the users of SASL; it is called again after a conflict.
 
         Raises:
+            RequestRefused: raised by `change`.
+        """
+
+    @abstractmethod
+    def change_quotas(self, change: Callable[[Quotas], Quotas]) -> None:
+        """Apply `change` to the client quotas; it is called again after a conflict.
+
+        Raises:
+            InvalidRequest: the quotas exceed what the registry stores.
             RequestRefused: raised by `change`.
         """
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError, RequestRefused, StorageFailed
+from logbroker.quotas.meters import QuotaMeters
 from logbroker.records import validator
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.security.authorizer import Authorizer
@@ -24,6 +25,7 @@ from logbroker.server.handlers.group_admin import GroupAdminHandlers
 from logbroker.server.handlers.groups import GroupHandlers
 from logbroker.server.handlers.logs import LogHandlers
 from logbroker.server.handlers.producer_ids import ProducerIdHandlers
+from logbroker.server.handlers.quotas import QuotaHandlers
 from logbroker.server.handlers.topics import TopicHandlers
 from logbroker.server.handlers.users import UserHandlers
 from logbroker.server.housekeeping import FileDeletion, Housekeeping
@@ -132,6 +134,7 @@ class Broker:
             self._produce,
             self._commit,
             self._listener,
+            self._meters.counts,
         )
 
     def _build(self, view: ClusterView) -> None:
@@ -147,6 +150,7 @@ class Broker:
             loop, self._flush_pool, self._counters, self._handle_flush, self._handle_failed_flush
         )
         self._access = Access(_authorizer(config))
+        self._meters = QuotaMeters()
         self._produce = ProduceHandler(loop, partitions, self._access, self._commit, self._counters)
         self._fetch = FetchHandler(loop, partitions, self._access, self._counters)
         files = FileDeletion(loop, self._disk_pool)
@@ -200,6 +204,7 @@ class Broker:
         offsets = CommittedOffsetHandlers(self._coordinator, partitions)
         acls = AclHandlers(partitions, self._registry, thread, is_enabled=config.authorizer)
         users = UserHandlers(partitions, self._registry, thread)
+        quotas = QuotaHandlers(partitions, self._registry, thread)
         by_view = ViewGuards(lambda: partitions.view, auto_create=config.auto_create_topics)
         handlers: dict[ApiKey, Handler] = {
             ApiKey.LIST_GROUPS: group_admin.list_groups,
@@ -210,6 +215,7 @@ class Broker:
             ApiKey.SASL_HANDSHAKE: refuse_handshake,
             ApiKey.SASL_AUTHENTICATE: refuse_authenticate,
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe,
         }
         blocking: dict[ApiKey, Handler] = {
             ApiKey.LIST_OFFSETS: logs.list_offsets,
@@ -236,6 +242,7 @@ class Broker:
             ApiKey.DELETE_GROUPS: group_admin.delete_groups,
             ApiKey.CREATE_ACLS: acls.create,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter,
+            ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter,
             ApiKey.DELETE_ACLS: acls.delete,
         }
         return RequestDispatcher(
@@ -243,6 +250,7 @@ class Broker:
             self._fetch,
             RequestHandlers(handlers, blocking, async_handlers),
             Guards(self._access, by_view),
+            self._meters,
             self._read_pool,
             self._loop,
             self._counters,
@@ -275,6 +283,9 @@ class Broker:
         if self._access.use(view.acls):
             for connection in self._listener:
                 connection.forget_permissions()
+        if self._meters.use(view.quotas):
+            for connection in self._listener:
+                connection.forget_quotas()
         if self._closed_partitions:
             # Templates that reference them would keep files of deleted topics open.
             for connection in self._listener:

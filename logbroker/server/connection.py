@@ -4,15 +4,17 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from logbroker.errors import ProtocolViolation
+from logbroker.quotas.meters import ClientMeters
 from logbroker.records.file_span import FileSpan
 from logbroker.security.principal import ANONYMOUS, Principal
-from logbroker.server.loop import READ, WRITE, SocketLoop
+from logbroker.server.loop import READ, WRITE, SocketLoop, Timer
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.request_memory import RequestMemory
 from logbroker.server.worker_pool import WorkerPool
@@ -116,6 +118,8 @@ class Connection:
         """Abandoned at close, so that their timers do not keep the connection alive."""
         self.client_id: str | None = None
         self.gate: Gate | None = None
+        self.meters: ClientMeters | None = None
+        """The meters of its quotas; None without any, which is the usual case."""
         self.is_open = True
         self.last_active_s = loop.now_s
         self._sock = sock
@@ -133,6 +137,7 @@ class Connection:
         self._is_postponed = False
         self._is_held = False
         self._is_resuming = False
+        self._unmute: Timer | None = None
         self._events = READ
         loop.register(sock, READ, self._handle_events)
 
@@ -157,6 +162,37 @@ class Connection:
         if self.is_open:
             self._update_events()
 
+    @property
+    def now_s(self) -> float:
+        """The monotonic time of the loop's turn."""
+        return self._loop.now_s
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether requests wait because of a quota."""
+        return self._unmute is not None
+
+    def mute(self, seconds: float) -> None:
+        """Receive and handle no request for a time (KIP-219); responses are still sent."""
+        until_s = self._loop.now_s + seconds
+        if not self.is_open or (self._unmute is not None and self._unmute.when_s >= until_s):
+            return
+        self._cancel_mute()
+        self._unmute = self._loop.call_at(until_s, self.unmute)
+        self._counters.connections_muted += 1
+
+    def unmute(self) -> None:
+        """Receive and handle requests again."""
+        if self._unmute is not None and self.is_open:
+            self._cancel_mute()
+            self._update_events()
+
+    def _cancel_mute(self) -> None:
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
+            self._counters.connections_muted -= 1
+
     def fail_request(self, error: Exception) -> None:
         """Close the connection, because a request cannot be handled."""
         if isinstance(error, ProtocolViolation):
@@ -171,6 +207,11 @@ class Connection:
         """Check the topics of later requests again, because the ACLs have changed."""
         self.readable_topics.clear()
         self.produce_decoder.forget_all_partitions()
+
+    def forget_quotas(self) -> None:
+        """Look up the quotas of later requests again, and end the throttling by those before."""
+        self.meters = None
+        self.unmute()
 
     def close(self, reason: str | None = None) -> None:
         """Close the socket; a `reason` is logged, None is an ordinary disconnect."""
@@ -187,6 +228,7 @@ class Connection:
         self.produce_decoder = ProduceDecoder()
         for request in list(self.delayed):
             request.abandon()
+        self._cancel_mute()
         self._memory.remove_waiting(self)
         self.buffer.release()
         self._on_close(self)
@@ -198,7 +240,8 @@ class Connection:
         if self._has_received:
             self._has_received = False
             self.buffer.compact()
-            if self.buffer.is_starved:
+            # Frames that are handled later need no memory, but leave some of it free.
+            if self.buffer.is_starved and not self._is_postponed:
                 self._memory.add_waiting(self)
         self.send()
 
@@ -213,6 +256,7 @@ class Connection:
         """Send complete responses until the socket is full or the turn's share is used up."""
         if not self.is_open:
             return
+        began_s = 0.0 if self.meters is None else time.monotonic()
         for parts in self.responses.pop_complete():
             self._output.extend(parts)
             self._output_bytes += sum(len(part) for part in parts if isinstance(part, bytes))
@@ -221,6 +265,9 @@ class Connection:
         except OSError as error:
             self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
             return
+        if self.meters is not None:
+            now_s = time.monotonic()
+            self.meters.record_request(now_s - began_s, self._loop.now_s)
         self._update_events()
 
     def _handle_events(self, events: int) -> None:
@@ -246,7 +293,7 @@ class Connection:
 
     def _handle_postponed(self) -> None:
         self._is_resuming = False
-        if self.is_open:
+        if self.is_open and self._unmute is None:
             self._is_postponed = False
             self._handle_frames()
 
@@ -342,11 +389,12 @@ class Connection:
         # Unsent parts count too: a span in the queue takes some memory.
         in_flight = len(self.responses) + len(self._output)
         is_full = in_flight >= self._in_flight_max or self._output_bytes > OUTPUT_BYTES_MAX
-        is_due = self._is_postponed and not self._is_held
+        is_muted = self._unmute is not None
+        is_due = self._is_postponed and not self._is_held and not is_muted
         if is_due and not is_full and not self._is_resuming:
             self._is_resuming = True
             self._loop.call_soon(self._handle_postponed)
-        reads = not is_full and not self._is_postponed and not self.buffer.is_starved
+        reads = not (is_full or is_muted or self._is_postponed or self.buffer.is_starved)
         self._watch((READ if reads else 0) | (WRITE if self._is_blocked else 0))
 
     def _watch(self, events: int) -> None:

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from logbroker.quotas.entities import NAME_CHARS_MAX
+from logbroker.quotas.meters import ClientMeters, QuotaMeters, milliseconds
 from logbroker.server.authorization.access import Client
 from logbroker.server.authorization.cluster_guards import Guards
 from logbroker.server.authorization.guards import Finish, Forbidden
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
-from logbroker.server.handlers.cluster import CachedMetadata
+from logbroker.server.handlers.cluster import CachedMetadata, ThrottledMetadata
 from logbroker.server.handlers.group_admin import LazyResponse
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
@@ -43,6 +45,10 @@ LARGE_BYTES: Final = 2 * 1024
 
 SIZE_BYTES: Final = 4
 """The size prefix of a frame."""
+
+_CLIENT_ID_OFFSET: Final = 8
+_NULL_SIZE: Final = 2**15
+"""As unsigned numbers, the sizes from here on are negative: they mean null."""
 
 BY_VIEW: Final = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CONFIGS})
 """Requests that need only the cluster's view, which is immutable: any thread may handle them."""
@@ -77,6 +83,7 @@ class RequestDispatcher:
         fetch: FetchHandler,
         handlers: RequestHandlers,
         guards: Guards,
+        meters: QuotaMeters,
         read_pool: WorkerPool,
         loop: SocketLoop,
         counters: Counters,
@@ -86,6 +93,9 @@ class RequestDispatcher:
         self._fetch = fetch
         self._handlers = handlers
         self._guards = guards
+        self._meters = meters
+        self._throttle_s = 0.0
+        """The throttle time of the request that is being dispatched."""
         self._read_pool = read_pool
         self._loop = loop
         self._counters = counters
@@ -103,8 +113,61 @@ class RequestDispatcher:
                 self._dispatch_admitted(connection, view, [(start, end)])
             if connection.is_holding:
                 return
+            if connection.is_muted:
+                connection.postpone_frames(end + SIZE_BYTES)
+                return
 
     def _dispatch_admitted(
+        self, connection: Connection, view: memoryview, frames: list[tuple[int, int]]
+    ) -> None:
+        if self._meters.is_active and frames:
+            # A client has one id: the first request of a read stands for all.
+            client_id = _client_id(view, frames[0][0])
+            user, now_s = connection.principal.name, self._loop.now_s
+            connection.meters = self._meters.find(user, client_id, now_s)
+            if connection.meters is not None:
+                self._dispatch_metered(connection, connection.meters, view, frames)
+                return
+        self._dispatch_frames(connection, view, frames)
+
+    def _dispatch_metered(
+        self,
+        connection: Connection,
+        meters: ClientMeters,
+        view: memoryview,
+        frames: list[tuple[int, int]],
+    ) -> None:
+        """Handle the frames of a client with quotas; those after a throttled one wait."""
+        for number, (start, end) in enumerate(frames):
+            if number == REQUESTS_PER_TURN:
+                connection.postpone_frames(start)
+                break
+            began_s, now_s = time.monotonic(), self._loop.now_s
+            api_key = view[start] << 8 | view[start + 1]
+            if api_key == PRODUCE_KEY:
+                throttle_s = meters.request_throttle_s(now_s)
+                throttle_s = max(throttle_s, meters.record_produce(end - start, now_s))
+                self._produce.handle(connection, view, start, end)
+                if throttle_s > 0:
+                    api_version = view[start + 2] << 8 | view[start + 3]
+                    self._produce.throttle_run(api_version, milliseconds(throttle_s))
+            else:
+                # A Fetch is throttled when it is answered.
+                throttle_s = 0.0 if api_key == FETCH_KEY else meters.request_throttle_s(now_s)
+                self._throttle_s = throttle_s
+                self._dispatch_frames(connection, view, [(start, end)])
+                self._throttle_s = 0.0
+            if throttle_s > 0:
+                connection.mute(throttle_s)
+            meters.record_request(time.monotonic() - began_s, now_s)
+            if connection.is_holding:
+                return
+            if connection.is_muted:
+                connection.postpone_frames(end + SIZE_BYTES)
+                break
+        self._produce.end_run()
+
+    def _dispatch_frames(
         self, connection: Connection, view: memoryview, frames: list[tuple[int, int]]
     ) -> None:
         handled = 0
@@ -136,7 +199,7 @@ class RequestDispatcher:
         header, body = read_request_header(frame)
         connection.client_id = header.client_id
         self._counters.requests[header.api_key] += 1
-        answer = _Answer(connection, connection.responses.add(), header, self._loop.now_s)
+        answer = self._add_answer(connection, header)
         copy = memoryview(bytes(frame))
 
         def decoded(request: Any) -> None:
@@ -157,13 +220,18 @@ class RequestDispatcher:
         connection.client_id = header.client_id
         self._counters.requests[header.api_key] += 1
         if header.api_key == ApiKey.API_VERSIONS:
-            response = connection.responses.add()
-            response.complete([encode_api_versions_response(header, frame, body)])
-            self._count_response(_Answer(connection, response, header, self._loop.now_s), Counter())
+            answer = self._add_answer(connection, header)
+            answer.response.complete([encode_api_versions_response(header, frame, body)])
+            self._count_response(answer, Counter())
             return
         request = decode_message(header, frame, body)
-        answer = _Answer(connection, connection.responses.add(), header, self._loop.now_s)
+        answer = self._add_answer(connection, header)
         self._handle_decoded(answer, request, is_large=False)
+
+    def _add_answer(self, connection: Connection, header: RequestHeader) -> "_Answer":
+        throttle_ms = milliseconds(self._throttle_s)
+        response = connection.responses.add()
+        return _Answer(connection, response, header, self._loop.now_s, throttle_ms)
 
     def _handle_decoded(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
         api_key = ApiKey(answer.header.api_key)
@@ -199,7 +267,7 @@ class RequestDispatcher:
             respond(self._handlers.immediate[api_key](request))
 
     def _respond(self, answer: "_Answer", message: Any) -> None:
-        answer.response.complete([encode_message(answer.header, message)])
+        answer.response.complete([answer.encode(message)])
         self._count_response(answer, _error_codes(message, answer.header))
         # The end of the current turn sends it.
         self.touched.add(answer.connection)
@@ -210,15 +278,19 @@ class RequestDispatcher:
         """Encode the response that `call` returns on another thread, then send it."""
         header = answer.header
 
-        def work() -> tuple[bytes, Counter[int]]:
+        def work() -> tuple[bytes, Counter[int], float]:
+            began_s = time.monotonic()
             message = _finished(call(), finish)
-            return encode_message(header, message), _error_codes(message, header)
+            codes = _error_codes(message, header)
+            return answer.encode(message), codes, time.monotonic() - began_s
 
-        def done(result: tuple[bytes, Counter[int]] | Exception) -> None:
+        def done(result: tuple[bytes, Counter[int], float] | Exception) -> None:
             if isinstance(result, Exception):
                 answer.connection.fail_request(result)
                 return
-            encoded, codes = result
+            encoded, codes, seconds = result
+            if answer.connection.meters is not None:
+                answer.connection.meters.record_request(seconds, self._loop.now_s)
             answer.response.complete([encoded])
             self._count_response(answer, codes)
             answer.connection.send()
@@ -239,11 +311,31 @@ class _Answer(NamedTuple):
     response: PendingResponse
     header: RequestHeader
     began_s: float
+    throttle_ms: int
+
+    def encode(self, message: Any) -> bytes:
+        """Return the encoded response with at least the throttle time of the request."""
+        if self.throttle_ms:
+            if isinstance(message, CachedMetadata):
+                message = ThrottledMetadata(message, self.throttle_ms)
+            elif hasattr(message, "throttle_time_ms"):
+                message.throttle_time_ms = max(message.throttle_time_ms or 0, self.throttle_ms)
+        return encode_message(self.header, message)
 
     def fail_if_error(self, result: object) -> None:
         """Close the connection if `result` is the error of a call on another thread."""
         if isinstance(result, Exception):
             self.connection.fail_request(result)
+
+
+def _client_id(view: memoryview, start: int) -> str:
+    """Return the client id of the request at `start`, truncated; empty if it has none."""
+    position = start + _CLIENT_ID_OFFSET
+    size = view[position] << 8 | view[position + 1]
+    if size >= _NULL_SIZE:
+        return ""
+    position += 2
+    return str(view[position : position + min(size, NAME_CHARS_MAX)], "utf-8", "replace")
 
 
 def _is_expensive(message: Any, header: RequestHeader) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from logbroker.errors import FetchSessionNotFound, RequestRefused, StorageFailed
+from logbroker.quotas.meters import ClientMeters, milliseconds
 from logbroker.records.file_span import LogSpan
 from logbroker.security.acl import AclOperation
 from logbroker.server.authorization.access import Access, Client
@@ -28,7 +29,7 @@ from logbroker.wire.fetch import (
     decode_fetch_request,
     encode_fetch_response,
 )
-from logbroker.wire.response_queue import PendingResponse
+from logbroker.wire.response_queue import PendingResponse, ResponseParts
 
 FETCH_KEY: Final = int(ApiKey.FETCH)
 
@@ -121,9 +122,12 @@ class FetchHandler:
             self._counters.count_error(FETCH_KEY, code)
             response.complete(encode_fetch_response(request, [], error_code=code))
             return
+        if connection.meters is not None:
+            bytes_max = connection.meters.fetch_bytes_max(request.max_bytes)
+            request = request._replace(max_bytes=bytes_max)
         result = self._read_all(connection, request)
         if self._is_complete(request, result):
-            self._complete(response, request, result, self._loop.now_s)
+            self._complete(connection, response, request, result, self._loop.now_s)
         else:
             self._delay(connection, response, request, result.partitions)
 
@@ -166,12 +170,21 @@ class FetchHandler:
 
     def _complete_delayed(self, fetch: DelayedFetch, result: ReadResult) -> None:
         fetch.abandon()
-        self._complete(fetch.response, fetch.request, result, fetch.began_s)
+        self._complete(fetch.connection, fetch.response, fetch.request, result, fetch.began_s)
 
     def _complete(
-        self, response: PendingResponse, request: FetchRequest, result: ReadResult, began_s: float
+        self,
+        connection: Connection,
+        response: PendingResponse,
+        request: FetchRequest,
+        result: ReadResult,
+        began_s: float,
     ) -> None:
-        response.complete(encode_fetch_response(request, result.outcomes))
+        if connection.meters is None:
+            response.complete(encode_fetch_response(request, result.outcomes))
+        else:
+            parts, result = self._encode_metered(connection, connection.meters, request, result)
+            response.complete(parts)
         for traffic, span, offset in result.reads:
             traffic.bytes_out += span.length
             traffic.messages_out += span.next_offset - offset
@@ -180,6 +193,24 @@ class FetchHandler:
                 if outcome.error_code:
                     self._counters.count_error(FETCH_KEY, outcome.error_code)
         self._seconds.observe(time.monotonic() - began_s)
+
+    def _encode_metered(
+        self,
+        connection: Connection,
+        meters: ClientMeters,
+        request: FetchRequest,
+        result: ReadResult,
+    ) -> tuple[ResponseParts, ReadResult]:
+        """Encode a response of a client with quotas; above them it is empty (KIP-219)."""
+        now_s = self._loop.now_s
+        is_admitted, throttle_s = meters.admit_fetch(result.size, now_s)
+        throttle_s = max(throttle_s, meters.request_throttle_s(now_s))
+        if throttle_s > 0:
+            connection.mute(throttle_s)
+        if not is_admitted:
+            result = ReadResult([], [], [])
+        throttle_ms = milliseconds(throttle_s)
+        return encode_fetch_response(request, result.outcomes, throttle_ms=throttle_ms), result
 
     def _is_complete(self, request: FetchRequest, result: ReadResult) -> bool:
         return (

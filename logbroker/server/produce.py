@@ -153,6 +153,12 @@ class ProduceHandler:
         """End the current run: a request of another kind or connection follows."""
         self._run = None
 
+    def throttle_run(self, api_version: int, throttle_ms: int) -> None:
+        """End the current run with a throttle time in the response to its last request."""
+        assert self._run is not None, "a request was just handled"
+        self._run.throttle = api_version, throttle_ms
+        self._run = None
+
     def end_turn(self) -> None:
         """Write each log once, start flushes, and complete the runs that wait for none."""
         runs, self._runs = self._runs, []

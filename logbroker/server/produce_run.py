@@ -12,6 +12,7 @@ from logbroker.wire.produce import (
     ProduceRequest,
     ProduceTemplate,
     encode_produce_response,
+    set_throttle_time,
 )
 from logbroker.wire.response_queue import PendingResponse
 
@@ -49,6 +50,7 @@ class ProduceRun:
         "failed",
         "now_ms",
         "response",
+        "throttle",
         "unflushed",
     )
 
@@ -70,6 +72,8 @@ class ProduceRun:
         self.entries: list[Appended | GeneralRequest | bytes] = []
         self.unflushed: set[Partition] = set()
         self.failed: dict[Partition, RequestRefused] = {}
+        self.throttle: tuple[int, int] | None = None
+        """API version and throttle time in milliseconds of the last request, if it has one."""
 
     @property
     def is_complete(self) -> bool:
@@ -83,6 +87,8 @@ class ProduceRun:
             responses = [self._encode(entry) for entry in self.entries]
         else:
             responses = self._encode_appended()
+        if self.throttle is not None:
+            responses[-1] = set_throttle_time(responses[-1], *self.throttle)
         self.response.complete([b"".join(responses)])
 
     def partitions(self) -> set[Partition]:

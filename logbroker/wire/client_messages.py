@@ -8,6 +8,12 @@ import struct
 from functools import cache
 from typing import Any, Final
 
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
@@ -31,6 +37,8 @@ RESPONSES: Final[dict[Any, Any]] = {
     MetadataRequest: MetadataResponse,
     ListOffsetsRequest: ListOffsetsResponse,
     DescribeLogDirsRequest: DescribeLogDirsResponse,
+    DescribeClientQuotasRequest: DescribeClientQuotasResponse,
+    AlterClientQuotasRequest: AlterClientQuotasResponse,
     SaslHandshakeRequest: SaslHandshakeResponse,
     SaslAuthenticateRequest: SaslAuthenticateResponse,
 }
@@ -44,6 +52,8 @@ SENT_VERSIONS: Final[dict[Any, tuple[int, int]]] = {
     ListOffsetsRequest: (1, 8),
     # From 3, a missing permission has an error code; before, the response is empty.
     DescribeLogDirsRequest: (1, 4),
+    DescribeClientQuotasRequest: (0, 1),
+    AlterClientQuotasRequest: (0, 1),
     # From 1, SASL tokens are sent in SaslAuthenticate requests; before, they were sent bare.
     SaslHandshakeRequest: (1, 1),
     SaslAuthenticateRequest: (0, 2),

@@ -211,19 +211,21 @@ def _response_encoding(version: int) -> _FetchResponseEncoding:
 
 
 _RESPONSE_ENCODINGS: Final = {version: _response_encoding(version) for version in _VERSIONS}
-_THROTTLE: Final = _INT32.pack(0)
 _ERROR_AND_SESSION: Final = struct.Struct(">hi")
 
 
 def encode_fetch_response(
-    request: FetchRequest, outcomes: Sequence[FetchOutcome], error_code: int = 0
+    request: FetchRequest,
+    outcomes: Sequence[FetchOutcome],
+    error_code: int = 0,
+    throttle_ms: int = 0,
 ) -> ResponseParts:
     """Return the response, size prefix included; the records are spans between bytes.
 
     Before version 7, responses have no `error_code`.
     """
     layout = _RESPONSE_ENCODINGS[request.api_version]
-    head = _INT32.pack(request.correlation_id) + layout.tags + _THROTTLE
+    head = _INT32.pack(request.correlation_id) + layout.tags + _INT32.pack(throttle_ms)
     if layout.has_error_code:
         head += _ERROR_AND_SESSION.pack(error_code, NO_SESSION)
     pieces: ResponseParts = [head]

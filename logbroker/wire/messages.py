@@ -13,6 +13,10 @@ from kafka.protocol.admin.acl import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+)
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeLogDirsRequest
 from kafka.protocol.admin.configs import (
     AlterConfigsRequest,
@@ -104,6 +108,8 @@ REQUESTS: Final[dict[ApiKey, Any]] = {
     ApiKey.DELETE_GROUPS: DeleteGroupsRequest,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsRequest,
     ApiKey.OFFSET_DELETE: OffsetDeleteRequest,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasRequest,
+    ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasRequest,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsRequest,
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterRequest,

@@ -362,6 +362,12 @@ def encode_produce_response(request: ProduceRequest, outcomes: Sequence[ProduceO
     return _encode_response(request.correlation_id, request.api_version, pairs)
 
 
+def set_throttle_time(response: bytes, api_version: int, throttle_ms: int) -> bytes:
+    """Return a response of this version with another throttle time, the last field before tags."""
+    end = len(response) - len(_RESPONSE_ENCODINGS[api_version].tags)
+    return response[: end - _INT32.size] + _INT32.pack(throttle_ms) + response[end:]
+
+
 class _ProduceResponseEncoding(NamedTuple):
     """The fixed parts of one version's responses; `numbers` are offset, time, log start."""
 

@@ -33,6 +33,7 @@ FIXED_BYTES: Final = {
     "int16": 2,
     "int32": 4,
     "int64": 8,
+    "float64": 8,
     "uuid": 16,
     # kafka-python's type of an int32 with authorized operations.
     "bitfield": 4,

@@ -164,6 +164,20 @@ class RawCluster:
         self.connections.release(connection)
         return answer
 
+    def request_any(self, message: Any) -> Any:
+        """Send one of kafka-python's requests to the first broker that answers.
+
+        Raises:
+            AttemptFailed: no broker answered.
+        """
+        failure = ConnectionFailed("no broker is known")
+        for address in self._candidates():
+            try:
+                return self.request(address, message)
+            except ConnectionFailed as each:
+                failure = each
+        raise failure
+
     def _fetch_metadata(self, names: Collection[str] | None) -> Mapping[str, TopicMetadata]:
         """Return fresh metadata of topics, all of which exist and are readable."""
         wanted = None if names is None else [_Topic(name=name) for name in sorted(set(names))]

@@ -1,9 +1,9 @@
 """The registry of a single broker: files in its data directory.
 
 `registry.json` holds the document of `logbroker.registry.local.document`; `groups/` holds one file
-per consumer group; `acls.json` holds the access control lists and `users.json` (mode 0600) the
-users of SASL, if there are any. Each change replaces a whole file. A crash leaves the old or the
-new content, and at most a `.tmp` that the next change overwrites.
+per consumer group; `acls.json` holds the access control lists, `users.json` (mode 0600) the users
+of SASL and `quotas.json` the client quotas, if there are any. Each change replaces a whole file. A
+crash leaves the old or the new content, and at most a `.tmp` that the next change overwrites.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ from logbroker.groups.stored import (
     StoredMembership,
     TopicPartition,
 )
+from logbroker.quotas.entities import NO_QUOTAS, Quotas
 from logbroker.registry.acl_payloads import check_acl_count, format_acls, parse_acls
 from logbroker.registry.cluster import (
     COORDINATION_SLOTS,
@@ -36,6 +37,7 @@ from logbroker.registry.cluster import (
 )
 from logbroker.registry.local.document import DocumentEncoder, RegistryDocument, parse_metadata
 from logbroker.registry.local.group_files import GroupFiles
+from logbroker.registry.quota_payloads import format_quotas, parse_quotas
 from logbroker.registry.registry import PlacedTopic, Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, TopicNames, check_growth, check_id
 from logbroker.security.acl import Acl
@@ -47,6 +49,7 @@ REGISTRY_FILE: Final = "registry.json"
 GROUPS_FOLDER: Final = "groups"
 ACLS_FILE: Final = "acls.json"
 USERS_FILE: Final = "users.json"
+QUOTAS_FILE: Final = "quotas.json"
 
 
 class LocalRegistry(Registry):
@@ -64,12 +67,14 @@ class LocalRegistry(Registry):
         groups: Mapping[str, StoredGroup],
         acls: AclIndex,
         users: Users = NO_USERS,
+        quotas: Quotas = NO_QUOTAS,
     ) -> None:
         self._path = path
         self._metadata = metadata
         self._encoder = DocumentEncoder()
         self._acls = acls
         self._users = users
+        self._quotas = quotas
         self._endpoint: BrokerEndpoint | None = None
         self._on_change: Callable[[ClusterView], None] | None = None
         self._view = self._build_view()
@@ -98,10 +103,11 @@ class LocalRegistry(Registry):
             groups = group_files.load()
             acls = _load_acls(path.with_name(ACLS_FILE))
             users = load_users(data_dir)
+            quotas = _load_quotas(path.with_name(QUOTAS_FILE))
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"registry {path} cannot be opened: {error}") from error
         by_id = {group.group_id: group for group in groups}
-        return cls(path, metadata, group_files, by_id, acls, users)
+        return cls(path, metadata, group_files, by_id, acls, users, quotas)
 
     @property
     def view(self) -> ClusterView:
@@ -191,6 +197,18 @@ class LocalRegistry(Registry):
             except OSError as error:
                 raise StorageFailed(f"the users cannot be written: {error}") from error
             self._users = users
+            self._publish_view()
+
+    def change_quotas(self, change: Callable[[Quotas], Quotas]) -> None:
+        """Apply `change` to the client quotas."""
+        with self._changing:
+            quotas = change(self._quotas)
+            path = self._path.with_name(QUOTAS_FILE)
+            try:
+                replace_file(path, format_quotas(quotas))
+            except OSError as error:
+                raise StorageFailed(f"{path} cannot be written: {error}") from error
+            self._quotas = quotas
             self._publish_view()
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
@@ -287,6 +305,7 @@ class LocalRegistry(Registry):
             coordinators=MappingProxyType({} if endpoint is None else dict.fromkeys(slots, own)),
             acls=self._acls,
             users=self._users,
+            quotas=self._quotas,
         )
 
     def _group(self, group_id: str) -> StoredGroup:
@@ -335,5 +354,12 @@ def store_users(data_dir: Path, users: Users) -> None:
 def _load_acls(path: Path) -> AclIndex:
     try:
         return parse_acls(path.read_bytes() if path.exists() else b"")
+    except ValueError as error:
+        raise ValueError(f"{path} is malformed: {error}") from None
+
+
+def _load_quotas(path: Path) -> Quotas:
+    try:
+        return parse_quotas(path.read_bytes() if path.exists() else b"")
     except ValueError as error:
         raise ValueError(f"{path} is malformed: {error}") from None

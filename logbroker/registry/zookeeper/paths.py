@@ -17,6 +17,7 @@ CONSUMERS: Final = "/consumers"
 SLOTS: Final = "/logbroker/coordination"
 ACLS: Final = "/logbroker/acls"
 USERS: Final = "/logbroker/users"
+QUOTAS: Final = "/logbroker/quotas"
 
 # Printable ASCII, except `/`, which separates names, and `%`, which starts an encoded character.
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%")

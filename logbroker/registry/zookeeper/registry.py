@@ -20,22 +20,24 @@ from logbroker.groups.stored import (
     StoredMembership,
     TopicPartition,
 )
+from logbroker.quotas.entities import Quotas
+from logbroker.registry.acl_payloads import check_acl_count, format_acls, parse_acls
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView, new_cluster_id
+from logbroker.registry.quota_payloads import format_quotas, parse_quotas
 from logbroker.registry.registry import Registry, Replicas, Settings
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper import paths
-from logbroker.registry.zookeeper.acls import AclStore
 from logbroker.registry.zookeeper.client_settings import NO_SECURITY, ZooKeeperSecurity
+from logbroker.registry.zookeeper.documents import DocumentCodec, DocumentStore
 from logbroker.registry.zookeeper.follower import ClusterFollower
 from logbroker.registry.zookeeper.groups import GroupStore
 from logbroker.registry.zookeeper.lease import LeaseKeeper, SessionLease, boot_clock_s
 from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_cluster_id
 from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, exists, get
 from logbroker.registry.zookeeper.topics import TopicStore
-from logbroker.registry.zookeeper.users import UserStore
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
 from logbroker.security.acl import Acl
-from logbroker.security.users import Users
+from logbroker.security.users import Users, format_users, parse_users
 
 _log: Final = logging.getLogger(__name__)
 
@@ -46,9 +48,14 @@ LASTING_PATHS: Final = (
     paths.CONSUMERS,
     paths.ACLS,
     paths.USERS,
+    paths.QUOTAS,
     *ALL_SLOTS,
 )
 """The permanent nodes that the first broker of a cluster creates."""
+
+_ACL_CODEC: Final = DocumentCodec("ACLs", lambda content: parse_acls(content).acls, format_acls)
+_USER_CODEC: Final = DocumentCodec("users", parse_users, format_users)
+_QUOTA_CODEC: Final = DocumentCodec("quotas", parse_quotas, format_quotas)
 
 
 class ZooKeeperRegistry(Registry):
@@ -66,8 +73,10 @@ class ZooKeeperRegistry(Registry):
         self._lease_keeper = LeaseKeeper(session, self._current_lease, _log_lease_failure)
         self._follower = ClusterFollower(session, broker_id, directory_id, cluster_id)
         self._topics = TopicStore(session, broker_id, self._follower.check_session)
-        self._acls = AclStore(session, self._follower.check_session)
-        self._users = UserStore(session, self._follower.check_session)
+        check = self._follower.check_session
+        self._acls = DocumentStore(session, check, paths.ACLS, _ACL_CODEC)
+        self._users = DocumentStore(session, check, paths.USERS, _USER_CODEC)
+        self._quotas = DocumentStore(session, check, paths.QUOTAS, _QUOTA_CODEC)
         self._groups = GroupStore(
             session, self._follower.fence_of, self._follower.handle_refused_write
         )
@@ -152,13 +161,24 @@ class ZooKeeperRegistry(Registry):
 
     def change_acls(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> None:
         """Apply `change` to the ACLs; the other brokers see them through their watches."""
-        self._acls.change(change)
+
+        def checked(before: frozenset[Acl]) -> frozenset[Acl]:
+            after = change(before)
+            check_acl_count(len(after))
+            return after
+
+        self._acls.change(checked)
         self._follower.wait_for([paths.ACLS])
 
     def change_users(self, change: Callable[[Users], Users]) -> None:
         """Apply `change` to the users; the other brokers see them through their watches."""
         self._users.change(change)
         self._follower.wait_for([paths.USERS])
+
+    def change_quotas(self, change: Callable[[Quotas], Quotas]) -> None:
+        """Apply `change` to the quotas; the other brokers see them through their watches."""
+        self._quotas.change(change)
+        self._follower.wait_for([paths.QUOTAS])
 
     def load_groups(self, slot: int) -> list[StoredGroup]:
         """Return every consumer group of a slot that has stored state."""

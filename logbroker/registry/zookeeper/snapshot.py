@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from logbroker.quotas.entities import NO_QUOTAS, Quotas
 from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.registry.zookeeper.payloads import Registration
@@ -54,6 +55,7 @@ class Snapshot:
     slots: tuple[SlotNode, ...] = (SlotNode(),) * COORDINATION_SLOTS
     acls: AclIndex = NO_ACLS
     users: Users = NO_USERS
+    quotas: Quotas = NO_QUOTAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +107,5 @@ def build_view(
         unreadable=snapshot.unreadable,
         acls=snapshot.acls,
         users=snapshot.users,
+        quotas=snapshot.quotas,
     )

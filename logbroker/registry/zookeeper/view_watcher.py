@@ -12,6 +12,7 @@ from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 from logbroker.errors import InvalidTopic
 from logbroker.registry.acl_payloads import DENY_ALL, parse_acls
 from logbroker.registry.cluster import COORDINATION_SLOTS
+from logbroker.registry.quota_payloads import parse_quotas
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.payloads import (
@@ -37,6 +38,7 @@ EVERYTHING: Final = (
     paths.CONTROLLER,
     paths.ACLS,
     paths.USERS,
+    paths.QUOTAS,
     *ALL_SLOTS,
 )
 
@@ -47,9 +49,9 @@ class ViewWatcher:
     """The snapshot as last read.
 
     Dirty paths are those that may have changed: the broker list, the topic list, a topic, the
-    controller, a slot, the ACLs or the users. A watch that fires adds one, from any thread.
-    `refresh` reads all dirty paths and sets their watches again, on its caller's thread. `on_dirty`
-    is called when there is something to refresh.
+    controller, a slot, the ACLs, the users or the quotas. A watch that fires adds one, from any
+    thread. `refresh` reads all dirty paths and sets their watches again, on its caller's thread.
+    `on_dirty` is called when there is something to refresh.
     """
 
     def __init__(self, session: ZooKeeperSession, on_dirty: Callable[[], None]) -> None:
@@ -99,6 +101,8 @@ class ViewWatcher:
             self._read_acls()
         if paths.USERS in dirty:
             self._read_users()
+        if paths.QUOTAS in dirty:
+            self._read_quotas()
         self._read_slots([n for n, path in enumerate(ALL_SLOTS) if path in dirty])
         if paths.BROKER_TOPICS in dirty:
             self._read_topic_names()
@@ -172,6 +176,18 @@ class ViewWatcher:
             users = NO_USERS
         if users != self._snapshot.users:
             self._snapshot = replace(self._snapshot, users=users)
+
+    def _read_quotas(self) -> None:
+        (answer,) = self._session.request_all([get(paths.QUOTAS, self._handle_event)])
+        try:
+            if answer is None:
+                raise ValueError("it does not exist")
+            quotas = parse_quotas(answer[0])
+        except ValueError as error:
+            _log.error("%s is unreadable, the quotas stay as they were: %s", paths.QUOTAS, error)
+            return
+        if quotas != self._snapshot.quotas:
+            self._snapshot = replace(self._snapshot, quotas=quotas)
 
     def _read_topic_names(self) -> None:
         names = set(self._session.request(children(paths.BROKER_TOPICS, self._handle_event)))

@@ -7,6 +7,7 @@ from kafka.protocol.admin.acl import CreateAclsResponse, DeleteAclsResponse, Des
 from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 from kafka.protocol.admin.users import DescribeUserScramCredentialsResponse
 
+from logbroker.errors import RequestRefused
 from logbroker.security.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from logbroker.server.authorization.access import Access, Client, refusal_of
 from logbroker.server.authorization.group_guards import (
@@ -35,6 +36,7 @@ from logbroker.server.authorization.topic_guards import (
     guard_offset_for_leader_epoch,
 )
 from logbroker.server.authorization.view_guards import ViewGuards
+from logbroker.server.handlers import quotas
 from logbroker.server.handlers.users import refuse_alter
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_and_message
@@ -154,12 +156,29 @@ def guard_alter_users(access: Access, client: Client, request: Any) -> Verdict:
     """Require Alter on the cluster."""
     if access.allows_cluster(client, AclOperation.ALTER):
         return None
-    refusal = refusal_of(client, AclOperation.ALTER, AclResourceType.CLUSTER, CLUSTER_NAME)
-    return Forbidden(refuse_alter(request, refusal))
+    return Forbidden(refuse_alter(request, _refusal(client, AclOperation.ALTER)))
+
+
+def guard_describe_quotas(access: Access, client: Client, _request: Any) -> Verdict:
+    """Require DescribeConfigs on the cluster."""
+    if access.allows_cluster(client, AclOperation.DESCRIBE_CONFIGS):
+        return None
+    return Forbidden(quotas.refuse_describe(_refusal(client, AclOperation.DESCRIBE_CONFIGS)))
+
+
+def guard_alter_quotas(access: Access, client: Client, request: Any) -> Verdict:
+    """Require AlterConfigs on the cluster."""
+    if access.allows_cluster(client, AclOperation.ALTER_CONFIGS):
+        return None
+    return Forbidden(quotas.refuse_alter(request, _refusal(client, AclOperation.ALTER_CONFIGS)))
+
+
+def _refusal(client: Client, operation: AclOperation) -> RequestRefused:
+    return refusal_of(client, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _cluster_refusal(client: Client, operation: AclOperation) -> tuple[int, str | None]:
-    return code_and_message(refusal_of(client, operation, AclResourceType.CLUSTER, CLUSTER_NAME))
+    return code_and_message(_refusal(client, operation))
 
 
 _GUARDS: Final[Mapping[ApiKey, RequestGuard]] = {
@@ -188,6 +207,8 @@ _GUARDS: Final[Mapping[ApiKey, RequestGuard]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: guard_incremental_alter_configs,
     ApiKey.OFFSET_DELETE: guard_offset_delete,
     ApiKey.DESCRIBE_CLUSTER: guard_describe_cluster,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: guard_describe_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: guard_alter_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: guard_describe_users,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: guard_alter_users,
 }

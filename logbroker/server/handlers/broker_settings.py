@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from logbroker.config import BrokerConfig
+from logbroker.quotas.rates import SAMPLE_S, SAMPLES
 from logbroker.registry.cluster import BrokerEndpoint
 from logbroker.server.handlers.committed_offsets import METADATA_CHARS_MAX
 from logbroker.server.leadership import log_defaults
@@ -74,6 +75,10 @@ _FIXED: Final = (
     ("delete.topic.enable", "true", SettingType.BOOLEAN),
     ("log.cleaner.enable", "true", SettingType.BOOLEAN),
     ("log.cleaner.threads", "1", SettingType.INT),
+    ("quota.window.num", str(SAMPLES), SettingType.INT),
+    ("quota.window.size.seconds", str(int(SAMPLE_S)), SettingType.INT),
+    ("controller.quota.window.num", str(SAMPLES), SettingType.INT),
+    ("controller.quota.window.size.seconds", str(int(SAMPLE_S)), SettingType.INT),
     ("offset.metadata.max.bytes", str(METADATA_CHARS_MAX), SettingType.INT),
 )
 

@@ -1,9 +1,10 @@
 """Metadata, DescribeCluster and FindCoordinator: requests about the cluster's view."""
 
+import struct
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -14,10 +15,16 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from logbroker.errors import LeaderNotAvailable, RequestRefused, TopicAlreadyExists
+from logbroker.errors import (
+    LeaderNotAvailable,
+    RequestRefused,
+    ThrottlingQuotaExceeded,
+    TopicAlreadyExists,
+)
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.server.connection import Connection
+from logbroker.server.mutations import PartitionMutations
 from logbroker.server.partition import ANNOUNCED_LEADER_EPOCH, Partitions
 from logbroker.server.topic_changes import NewTopic, Outcomes, TopicCreation
 from logbroker.wire.error_codes import (
@@ -38,6 +45,8 @@ MISMATCHED_ENDPOINT_TYPE: Final = 114
 
 NO_ENDPOINT: Final = BrokerEndpoint(NO_BROKER, "", -1)
 FIRST_WITH_MANY_KEYS: Final = 4
+FIRST_WITH_THROTTLE_TIME: Final = 3
+_INT32: Final = struct.Struct(">i")
 GROUP, TRANSACTION = 0, 1
 
 _Topic = MetadataResponse.MetadataResponseTopic
@@ -86,6 +95,20 @@ class CachedMetadata:
         return self._errors[version]
 
 
+class ThrottledMetadata(NamedTuple):
+    """A cached response with a throttle time, its first field from version 3 on."""
+
+    cached: CachedMetadata
+    throttle_ms: int
+
+    def encode(self, version: int) -> bytearray:
+        """Return the body of the response."""
+        body = bytearray(self.cached.encode(version))
+        if version >= FIRST_WITH_THROTTLE_TIME:
+            _INT32.pack_into(body, 0, self.throttle_ms)
+        return body
+
+
 class ClusterHandlers:
     """Handles requests with the view that this broker applied last."""
 
@@ -118,12 +141,25 @@ class ClusterHandlers:
         if not missing:
             respond(self._metadata(request, connection, {}))
             return
-        wanted = [NewTopic(name, self._num_partitions, {}) for name in missing]
-        self._creation.create(
-            connection,
-            wanted,
-            lambda outcomes: respond(self._metadata(request, connection, outcomes)),
-        )
+        mutations = PartitionMutations(connection, is_strict=True)
+        refused: Outcomes = {}
+        for name in missing:
+            try:
+                # Large requests come on another thread; a count that is lost there does no harm.
+                mutations.take(self._num_partitions)
+            except ThrottlingQuotaExceeded as refusal:
+                refused[name] = refusal
+        wanted = [
+            NewTopic(each, self._num_partitions, {}) for each in missing if each not in refused
+        ]
+
+        def created(outcomes: Outcomes) -> None:
+            message = self._metadata(request, connection, {**outcomes, **refused})
+            if isinstance(message, MetadataResponse):
+                message.throttle_time_ms = mutations.throttle_ms()
+            respond(message)
+
+        self._creation.create(connection, wanted, created)
 
     def describe_cluster(
         self,
@@ -261,8 +297,10 @@ def _find_topic(name: str | None, topic_id: UUID, view: ClusterView, outcomes: O
 
 
 def _retriable(refusal: RequestRefused) -> RequestRefused:
-    """Return a retriable error if another broker created the topic first."""
-    return LeaderNotAvailable(str(refusal)) if isinstance(refusal, TopicAlreadyExists) else refusal
+    """Return a retriable error if the topic is there now, or may be created later."""
+    if isinstance(refusal, TopicAlreadyExists | ThrottlingQuotaExceeded):
+        return LeaderNotAvailable(str(refusal))
+    return refusal
 
 
 def _describe(topic: Topic, view: ClusterView) -> _Topic:

@@ -21,6 +21,7 @@ from logbroker.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     RequestRefused,
+    ThrottlingQuotaExceeded,
 )
 from logbroker.registry.registry import PlacedTopic, Replicas
 from logbroker.registry.topic import Topic
@@ -28,6 +29,7 @@ from logbroker.server.connection import Connection
 from logbroker.server.handlers.configs import config_source, topic_synonyms
 from logbroker.server.handlers.group_admin import LazyResponse
 from logbroker.server.leadership import log_config
+from logbroker.server.mutations import PartitionMutations
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
 from logbroker.server.topic_changes import NewTopic, TopicChanges, TopicCreation
@@ -36,6 +38,11 @@ from logbroker.wire.error_codes import code_and_message
 
 BROKER_DEFAULT: Final = -1
 """The partition count or replication factor that requests the broker's default (KIP-464)."""
+
+FIRST_STRICT_CREATE: Final = 6
+FIRST_STRICT_DELETE: Final = 5
+FIRST_STRICT_GROWTH: Final = 3
+"""The first versions whose clients know that a quota can be exceeded (KIP-599)."""
 
 NO_ID: Final = UUID(int=0)
 
@@ -72,6 +79,10 @@ class TopicHandlers:
         """Create each topic, or return an error for it."""
         duplicates = _duplicates(topic.name for topic in request.topics)
         parsed = {topic.name: self._parse(topic, duplicates) for topic in request.topics}
+        is_strict = (request.version or 0) >= FIRST_STRICT_CREATE
+        mutations = PartitionMutations(connection, is_strict=is_strict)
+        if not request.validate_only:
+            parsed = {name: self._admit(each, mutations) for name, each in parsed.items()}
         wanted = [each for each in parsed.values() if isinstance(each, NewTopic)]
         refused = {
             name: error for name, error in parsed.items() if isinstance(error, RequestRefused)
@@ -79,10 +90,11 @@ class TopicHandlers:
 
         def created(outcomes: dict[str, Topic | RequestRefused]) -> None:
             known = {**outcomes, **refused}
+            throttle_ms = mutations.throttle_ms()
 
             def build() -> CreateTopicsResponse:
                 results = [self._created(topic.name, known[topic.name]) for topic in request.topics]
-                return CreateTopicsResponse(throttle_time_ms=0, topics=results)
+                return CreateTopicsResponse(throttle_time_ms=throttle_ms, topics=results)
 
             respond(LazyResponse(build))
 
@@ -101,11 +113,14 @@ class TopicHandlers:
         requested: list[tuple[str | None, UUID]] = []
         requested += [(name, NO_ID) for name in request.topic_names or ()]
         requested += [(topic.name, topic.topic_id or NO_ID) for topic in request.topics or ()]
+        is_strict = (request.version or 0) >= FIRST_STRICT_DELETE
+        mutations = PartitionMutations(connection, is_strict=is_strict)
+        refusals = [self._refuse_deletion(*each, mutations) for each in requested]
         self._registry_thread.submit(
             connection,
-            lambda: self._delete_all(requested),
+            lambda: self._delete_all(requested, refusals),
             lambda responses: respond(
-                DeleteTopicsResponse(throttle_time_ms=0, responses=responses)
+                DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms(), responses=responses)
             ),
         )
 
@@ -118,13 +133,26 @@ class TopicHandlers:
         """Raise partition counts."""
         duplicates = _duplicates(topic.name for topic in request.topics)
 
+        is_strict = (request.version or 0) >= FIRST_STRICT_GROWTH
+        mutations = PartitionMutations(connection, is_strict=is_strict)
+        refused = (
+            []
+            if request.validate_only
+            else [self._refuse_growth(each, mutations) for each in request.topics]
+        )
+
         def grow_all() -> list[RequestRefused | None]:
-            return [self._grow(each, duplicates, request.validate_only) for each in request.topics]
+            early = refused or [None] * len(request.topics)
+            return [
+                refusal or self._grow(each, duplicates, request.validate_only)
+                for each, refusal in zip(request.topics, early, strict=True)
+            ]
 
         def grown(refusals: list[RequestRefused | None]) -> None:
             pairs = zip(request.topics, refusals, strict=True)
             results = [self._grown(topic.name, refusal) for topic, refusal in pairs]
-            respond(CreatePartitionsResponse(throttle_time_ms=0, results=results))
+            throttle_ms = mutations.throttle_ms()
+            respond(CreatePartitionsResponse(throttle_time_ms=throttle_ms, results=results))
 
         self._registry_thread.submit(connection, grow_all, grown)
 
@@ -140,6 +168,42 @@ class TopicHandlers:
             return NewTopic(topic.name, self._partition_count(topic), settings)
         except RequestRefused as refusal:
             return refusal
+
+    def _admit(
+        self, parsed: NewTopic | RequestRefused, mutations: PartitionMutations
+    ) -> NewTopic | RequestRefused:
+        """Return a new topic, or the error if the quota of the client is used up."""
+        if isinstance(parsed, NewTopic) and parsed.name not in self._partitions.view.topics:
+            try:
+                mutations.take(parsed.partitions)
+            except ThrottlingQuotaExceeded as refusal:
+                return refusal
+        return parsed
+
+    def _refuse_deletion(
+        self, name: str | None, topic_id: UUID, mutations: PartitionMutations
+    ) -> RequestRefused | None:
+        """Return the error if the quota of the client is used up."""
+        view = self._partitions.view
+        topic = view.topics.get(name or view.name_of(topic_id) or "")
+        try:
+            if topic is not None:
+                mutations.take(topic.partitions)
+        except ThrottlingQuotaExceeded as refusal:
+            return refusal
+        return None
+
+    def _refuse_growth(
+        self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, mutations: PartitionMutations
+    ) -> RequestRefused | None:
+        """Return the error if the quota of the client is used up."""
+        topic = self._partitions.view.topics.get(wanted.name)
+        try:
+            if topic is not None and wanted.count > topic.partitions:
+                mutations.take(wanted.count - topic.partitions)
+        except ThrottlingQuotaExceeded as refusal:
+            return refusal
+        return None
 
     def _partition_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
         if topic.replication_factor not in (BROKER_DEFAULT, 1):
@@ -193,13 +257,28 @@ class TopicHandlers:
             ],
         )
 
-    def _delete_all(self, requested: Sequence[tuple[str | None, UUID]]) -> list[_Deleted]:
+    def _delete_all(
+        self,
+        requested: Sequence[tuple[str | None, UUID]],
+        refusals: Sequence[RequestRefused | None],
+    ) -> list[_Deleted]:
         duplicates = _duplicates(name or topic_id for name, topic_id in requested)
-        return [self._delete(name, topic_id, duplicates) for name, topic_id in requested]
+        return [
+            self._delete(*each, duplicates, refusal)
+            for each, refusal in zip(requested, refusals, strict=True)
+        ]
 
-    def _delete(self, name: str | None, topic_id: UUID, duplicates: set[str | UUID]) -> _Deleted:
+    def _delete(
+        self,
+        name: str | None,
+        topic_id: UUID,
+        duplicates: set[str | UUID],
+        refusal: RequestRefused | None,
+    ) -> _Deleted:
         error = None
         try:
+            if refusal is not None:
+                raise refusal
             _check_unique(name or topic_id, duplicates)
             _check_named_once(name, topic_id)
             view = self._changes.view

@@ -13,6 +13,7 @@ from logbroker import metrics_http
 from logbroker.errors import ConfigurationError
 from logbroker.groups.states import GroupState
 from logbroker.metrics_http import MetricsAccess
+from logbroker.quotas.entities import QuotaKey
 from logbroker.registry.cluster import ClusterView
 from logbroker.server.metrics.counters import Histogram
 from logbroker.server.metrics.families import FAMILIES, histogram, numbers
@@ -72,6 +73,7 @@ class BrokerCollector:
             yield gauge
         yield self._disk_metric()
         yield from self._group_metrics()
+        yield from self._quota_metrics()
         yield from _traffic_metrics(self._sources.partitions)
         served = self._sources.partitions.all()
         rows = [_log_row(partition) for partition in served]
@@ -120,6 +122,7 @@ class BrokerCollector:
             "registry_available": sources.registry.may_coordinate(),
             "brokers_alive": len(view.brokers),
             "connections": len(sources.listener),
+            "connections_muted": sources.counters.connections_muted,
             "recovery_seconds": recovery.seconds,
             "recovered_logs": recovery.logs,
             "recovery_dropped_bytes": recovery.dropped_bytes,
@@ -139,6 +142,14 @@ class BrokerCollector:
             return family
         family.add_metric((), disk.f_bavail * disk.f_frsize)
         return family
+
+    def _quota_metrics(self) -> Iterator[Metric]:
+        counts = self._sources.throttled
+        requests, seconds = numbers("throttled_requests_total"), numbers("throttle_seconds_total")
+        for key in QuotaKey:
+            requests.add_metric((key,), counts.requests[key])
+            seconds.add_metric((key,), counts.seconds[key])
+        yield from (requests, seconds)
 
     def _group_metrics(self) -> Iterator[Metric]:
         sizes = self._sources.coordinator.group_sizes()

@@ -90,6 +90,8 @@ class Counters:
     connections_rejected: int = 0
     connections_protocol_errors: int = 0
     authentication_failures: int = 0
+    connections_muted: int = 0
+    """Connections whose requests wait now because of a quota."""
     group_rebalances: int = 0
 
     def count_error(self, api_key: int, code: int, times: int = 1) -> None:

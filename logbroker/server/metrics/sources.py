@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from logbroker.config import BrokerConfig
+from logbroker.quotas.meters import ThrottleCounts
 from logbroker.registry.registry import Registry
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.groups.coordinator import GroupCoordinator
@@ -26,3 +27,4 @@ class MetricSources:
     produce: ProduceHandler
     commit: GroupCommit
     listener: Listener
+    throttled: ThrottleCounts

@@ -10,6 +10,7 @@ import pytest
 from logbroker.errors import (
     InvalidConfig,
     InvalidPartitions,
+    InvalidRequest,
     InvalidTopic,
     RequestRefused,
     TopicAlreadyExists,
@@ -22,9 +23,18 @@ from logbroker.groups.stored import (
     StoredMember,
     StoredMembership,
 )
+from logbroker.quotas.entities import DEFAULT, QuotaEntity, QuotaKey, Quotas
 from logbroker.registry.cluster import COORDINATION_SLOTS, coordination_slot
 from logbroker.registry.registry import PlacedTopic, Registry, Settings
 from logbroker.registry.topic import Topic
+from logbroker.security.acl import (
+    Acl,
+    AclOperation,
+    AclResourceType,
+    PatternType,
+    Permission,
+)
+from logbroker.security.scram import ScramCredential, ScramMechanism
 from tests.unit.logbroker.registry.registry_clusters import ENDPOINT, RegistryCluster
 
 ALONE = ((0,),)
@@ -369,3 +379,48 @@ def test_threads_that_commit_for_one_group_lose_no_offset(cluster: RegistryClust
     assert group is not None
     expected: Mapping[object, object] = {("t", n): CommittedOffset(n) for n in range(24)}
     assert group.offsets == expected
+
+
+def test_quotas_are_in_every_later_view_and_survive_a_restart(cluster: RegistryCluster) -> None:
+    registry = cluster.start()
+    entity = QuotaEntity("alice", DEFAULT)
+    values = {QuotaKey.PRODUCER_BYTE_RATE: 1024.0}
+    assert registry.view.quotas == Quotas()
+    registry.change_quotas(lambda quotas: quotas.with_values(entity, values))
+    assert registry.view.quotas == Quotas({entity: values})
+    assert cluster.seen[-1].quotas == Quotas({entity: values})
+    registry = cluster.start()
+    assert registry.view.quotas == Quotas({entity: values})
+    registry.change_quotas(lambda quotas: quotas.with_values(entity, {}))
+    assert registry.view.quotas == Quotas()
+
+
+def test_users_and_acls_survive_a_restart(cluster: RegistryCluster) -> None:
+    acl = Acl(
+        AclResourceType.TOPIC,
+        "clicks",
+        PatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        Permission.ALLOW,
+    )
+    credential = ScramCredential(bytes(16), bytes(32), bytes(32), 4096)
+    registry = cluster.start()
+    registry.change_acls(lambda acls: acls | {acl})
+    registry.change_users(
+        lambda users: users.with_credential("alice", ScramMechanism.SCRAM_SHA_256, credential)
+    )
+    registry = cluster.start()
+    assert registry.view.acls.acls == {acl}
+    assert list(registry.view.users) == ["alice"]
+
+
+def test_a_change_of_quotas_may_refuse(cluster: RegistryCluster) -> None:
+    def refuse(_: Quotas) -> Quotas:
+        raise InvalidRequest("not these")
+
+    registry = cluster.start()
+    with pytest.raises(InvalidRequest, match="not these"):
+        registry.change_quotas(refuse)
+    assert registry.view.quotas == Quotas()

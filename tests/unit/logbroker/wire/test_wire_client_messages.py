@@ -2,6 +2,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafka.protocol.consumer.offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import (
@@ -98,11 +104,36 @@ def authenticated(version: int) -> Any:
     )
 
 
+def quotas(version: int) -> Any:
+    entry = DescribeClientQuotasResponse.EntryData
+    entity = [entry.EntityData(version=version, entity_type="user", entity_name=None)]
+    values = [entry.ValueData(version=version, key="producer_byte_rate", value=1024.5)]
+    return DescribeClientQuotasResponse(
+        version=version,
+        throttle_time_ms=0,
+        error_code=0,
+        error_message=None,
+        entries=[entry(version=version, entity=entity, values=values)],
+    )
+
+
+def altered_quotas(version: int) -> Any:
+    entry = AlterClientQuotasResponse.EntryData
+    entity = [entry.EntityData(version=version, entity_type="client-id", entity_name="app")]
+    return AlterClientQuotasResponse(
+        version=version,
+        throttle_time_ms=0,
+        entries=[entry(version=version, error_code=42, error_message="no", entity=entity)],
+    )
+
+
 ANSWERS = {
     ApiVersionsRequest: api_versions,
     MetadataRequest: metadata,
     ListOffsetsRequest: list_offsets,
     DescribeLogDirsRequest: log_dirs,
+    DescribeClientQuotasRequest: quotas,
+    AlterClientQuotasRequest: altered_quotas,
     SaslHandshakeRequest: handshake,
     SaslAuthenticateRequest: authenticated,
 }

@@ -264,6 +264,8 @@ def answer_of(parts: list[Any]) -> bytes:
     return whole
 
 
+throttle_times = st.integers(0, 2**31 - 1)
+
 outcomes: st.SearchStrategy[tuple[int, int, int, Any]] = st.tuples(
     st.integers(-1, 120),
     int64s,
@@ -272,22 +274,27 @@ outcomes: st.SearchStrategy[tuple[int, int, int, Any]] = st.tuples(
 )
 
 
-@given(st.sampled_from(VERSIONS), topics, int32s, st.integers(-1, 120), st.data())
+@given(st.sampled_from(VERSIONS), topics, int32s, st.integers(-1, 120), throttle_times, st.data())
 def test_kafka_python_decodes_the_response(
-    version: int, topics: Topics, correlation_id: int, error_code: int, data: st.DataObject
+    version: int,
+    topics: Topics,
+    correlation_id: int,
+    error_code: int,
+    throttle_ms: int,
+    data: st.DataObject,
 ) -> None:
     request = decoded(request_of(version, topics, correlation_id=correlation_id))
     results: list[Any] = [
         FetchOutcome(partition, *data.draw(outcomes)) for partition in request.partitions
     ]
-    parts = encode_fetch_response(request, results, error_code)
+    parts = encode_fetch_response(request, results, error_code, throttle_ms)
     spans = [part for part in parts if not isinstance(part, bytes)]
     assert spans == [result.records for result in results if result.records and result.records.data]
     answer = answer_of(parts)
     response = KafkaFetchResponse.decode(answer, version=version, header=True, framed=True)
     assert bytes(response.encode(header=True, framed=True)) == answer
     assert response.header.correlation_id == correlation_id
-    assert (response.throttle_time_ms, response.session_id) == (0, 0)
+    assert (response.throttle_time_ms, response.session_id) == (throttle_ms, 0)
     assert response.error_code == (error_code if version >= 7 else response.error_code)
     assert [
         (

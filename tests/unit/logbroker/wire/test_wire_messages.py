@@ -12,6 +12,10 @@ from kafka.protocol.admin.acl import (
     DeleteAclsResponse,
     DescribeAclsResponse,
 )
+from kafka.protocol.admin.client_quotas import (
+    AlterClientQuotasResponse,
+    DescribeClientQuotasResponse,
+)
 from kafka.protocol.admin.cluster import DescribeClusterResponse, DescribeLogDirsResponse
 from kafka.protocol.admin.configs import (
     AlterConfigsResponse,
@@ -91,6 +95,8 @@ RESPONSES: dict[ApiKey, Any] = {
     ApiKey.DESCRIBE_CLUSTER: DescribeClusterResponse,
     ApiKey.SASL_HANDSHAKE: SaslHandshakeResponse,
     ApiKey.SASL_AUTHENTICATE: SaslAuthenticateResponse,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: DescribeClientQuotasResponse,
+    ApiKey.ALTER_CLIENT_QUOTAS: AlterClientQuotasResponse,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsResponse,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: AlterUserScramCredentialsResponse,
 }
@@ -114,6 +120,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int16": st.integers(-(2**15), 2**15 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
     "string": st.text(max_size=8),
     "bytes": st.binary(max_size=8),
     # kafka-python reads the id of all zeros as none.

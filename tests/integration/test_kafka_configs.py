@@ -1,0 +1,61 @@
+"""Kafka's `kafka-configs.sh` manages the client quotas of this broker."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, java_command, require_kafka
+from tests.support.kafka.quota_broker import LIMITED, QuotaBroker
+from tests.support.kafka.raw_quotas import describe_quotas, described
+from tests.support.processes.waiting import DEADLINE_S
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(TEST_TIMEOUT_S),
+    pytest.mark.xdist_group("apache_kafka"),
+]
+
+
+class ConfigTool:
+    """`kafka-configs.sh` for one broker."""
+
+    def __init__(self, folder: Path, servers: str) -> None:
+        self._command = [
+            *java_command(require_kafka(), folder, "kafka.admin.ConfigCommand"),
+            *("--bootstrap-server", servers),
+        ]
+
+    def run(self, *options: str) -> str:
+        done = subprocess.run(
+            [*self._command, *options],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def test_kafka_configs_changes_and_prints_quotas(tmp_path: Path) -> None:
+    with QuotaBroker(tmp_path / "log") as broker:
+        tool = ConfigTool(tmp_path, broker.bootstrap(LIMITED))
+        alter, user = ("--alter",), ("--entity-type", "users", "--entity-name", "alice")
+        rates = "producer_byte_rate=1024,consumer_byte_rate=2048,controller_mutation_rate=0.5"
+        tool.run(*alter, *user, "--add-config", rates)
+        clients = ("--entity-type", "clients", "--entity-default")
+        tool.run(*alter, *clients, "--add-config", "request_percentage=12.5")
+        tool.run(*alter, *user, *clients, "--add-config", "producer_byte_rate=512")
+        shown = tool.run("--describe", *user)
+        assert all(each in shown for each in rates.split(","))
+        assert "request_percentage=12.5" in tool.run("--describe", *clients)
+        tool.run(*alter, *user, "--delete-config", "consumer_byte_rate")
+        assert described(describe_quotas(broker.admin)) == [
+            (
+                {"user": "alice"},
+                {"controller_mutation_rate": 0.5, "producer_byte_rate": 1024.0},
+            ),
+            ({"user": "alice", "client-id": None}, {"producer_byte_rate": 512.0}),
+            ({"client-id": None}, {"request_percentage": 12.5}),
+        ]
