@@ -129,6 +129,7 @@ async def update_webhook(
         url=body.url,
         description=body.description,
         auto_recovery=body.auto_recovery,
+        change_options=body.changed if body.changes_options else None,
     )
     return await run_in_threadpool(_document, services, webhook)
 

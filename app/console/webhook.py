@@ -14,6 +14,11 @@ from app.console.plots import BarPlot, deliveries_plot, missed_plot
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
 from app.console.urls import NEW_REPLAY, jobs_url, page_url
+from app.domain.endpoint_options import (
+    BasicAuthentication,
+    BearerAuthentication,
+    ClientCredentials,
+)
 from app.domain.grants import Grant
 from app.domain.live_backlog import LiveBacklog, health_of
 from app.domain.missed import MissedHour
@@ -140,6 +145,7 @@ async def render_webhook(
         "webhook.html",
         status,
         webhook=webhook,
+        authentication=_authentication(webhook),
         receiver_health=health_of(webhook, details.backlog),
         backlog=details.backlog,
         has_two_secrets=len(webhook.secrets_at(present_ms)) > 1,
@@ -177,6 +183,18 @@ def _read_details(
         store.active_replays_of([webhook.id]).get(webhook.id),
         store.live_backlogs([webhook.id]).get(webhook.id),
     )
+
+
+def _authentication(webhook: Webhook) -> str | None:
+    """How requests authenticate, without secrets."""
+    match webhook.options and webhook.options.authentication:
+        case BasicAuthentication(username):
+            return f"basic, user {username}"
+        case BearerAuthentication():
+            return "bearer token"
+        case ClientCredentials(token_url, client_id):
+            return f"OAuth 2.0, client {client_id} at {token_url}"
+    return None
 
 
 def _rule_row(rule: Rule, covered: frozenset[str]) -> RuleRow:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from app.domain.delivery import AttemptOutcome
+from app.domain.delivery import AttemptOutcome, Unreachable
 from app.domain.model import Webhook
 from app.log.event import LoggedEvent
+from app.webhooks.endpoint_request import endpoint_request, note_outcome
 from app.webhooks.metrics import DeliveryMetrics
 from app.webhooks.pool import MayStart, always
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
+from app.webhooks.token_cache import TokenUnavailable
 
 
 class WebhookMessage(NamedTuple):
@@ -56,6 +58,15 @@ class AttemptSender:
         `url` replaces the webhook's URL. `may_start` is called right before bytes leave; if it
         returns False, the outcome is `NotSent`.
         """
+        extra, timeout_s = message.headers, None
+        if webhook.options is not None:
+            started_s = time.monotonic()
+            try:
+                added = await endpoint_request(self._sender.tokens, webhook, url)
+            except TokenUnavailable as error:
+                return self._counted(Unreachable(str(error)), started_s, message)
+            extra = {**added.headers, **(extra or {})}
+            timeout_s = added.timeout_s
         now_ms = time.time_ns() // 1_000_000
         headers = webhook_headers(
             webhook.secrets_at(now_ms),
@@ -63,12 +74,23 @@ class AttemptSender:
             now_ms // 1_000,
             message.body,
             replay_id,
-            extra=message.headers,
+            extra=extra,
         )
         started_s = time.monotonic()
         outcome = await self._sender.send(
-            url or webhook.url, headers, message.body, may_start=may_start
+            url or webhook.url,
+            headers,
+            message.body,
+            may_start=may_start,
+            timeout_s=timeout_s,
         )
+        if webhook.options is not None:
+            note_outcome(self._sender.tokens, webhook.options, outcome)
+        return self._counted(outcome, started_s, message)
+
+    def _counted(
+        self, outcome: AttemptOutcome, started_s: float, message: WebhookMessage
+    ) -> Attempt:
         ended_s = time.monotonic()
         self._metrics.count(outcome, ended_s - started_s, len(message.body))
         return Attempt(outcome, started_s, ended_s)

@@ -117,6 +117,11 @@ class DeliveryQueue(Generic[D]):
             self.remove(delivery)
         return removed
 
+    def limit_in_flight(self, in_flight_max: int) -> None:
+        """Change the number of sender tasks; those above a lower limit end after their delivery."""
+        self._in_flight_max = in_flight_max
+        self.start_senders(len(self._ready))
+
     def start_senders(self, count: int) -> None:
         """Start up to `count` further sender tasks."""
         for _ in range(min(count, self._in_flight_max - len(self._senders))):
@@ -146,7 +151,11 @@ class DeliveryQueue(Generic[D]):
     async def _run_sender(self) -> None:
         may_send = self._may_send
         try:
-            while self._ready and (may_send is None or await may_send()):
+            while (
+                self._ready
+                and len(self._senders) <= self._in_flight_max
+                and (may_send is None or await may_send())
+            ):
                 # Another task may have taken the last one during `may_send`.
                 if self._ready:
                     await self._send(self._ready.popleft())

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Self
 
 from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.options import NoticeStyle, ReplayOptions, ReplayReason, Source
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayState
@@ -86,6 +87,7 @@ class NewWebhook:
     account_id: str = DEFAULT_ACCOUNT
     validation: Validation = Validation.PING
     auto_recovery: bool = True
+    options: EndpointOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Webhook:
     signs them too. `repr` hides both. `status_reason` says why it is not ENABLED.
     `failing_since_ms` is the time since which all deliveries fail. `auto_recovery` says whether a
     replay sends what it missed once the receiver accepts events again.
+    `options` is None without any.
     """
 
     id: str
@@ -112,6 +115,7 @@ class Webhook:
     failing_since_ms: int | None
     created_ms: int
     auto_recovery: bool = True
+    options: EndpointOptions | None = None
 
     def secrets_at(self, now_ms: int) -> tuple[str, ...]:
         """The secrets that sign at `now_ms`, the current one first."""

@@ -1,4 +1,4 @@
-"""The rate limit of a replay, and the measured throughput of a live receiver."""
+"""Rate limits of replays and live deliveries, and the measured throughput of live receivers."""
 
 from typing import Final
 
@@ -21,6 +21,10 @@ class RateLimiter:
     def __init__(self, events_per_second: int, now_s: float) -> None:
         self._per_event_s = 1 / events_per_second
         self._next_s = now_s
+
+    def wait_s(self, now_s: float) -> float:
+        """The seconds until the next slot starts."""
+        return max(0.0, self._next_s - now_s)
 
     def reserve(self, events: int, now_s: float) -> float:
         """Reserve the next slot for `events` sent together: the seconds until it starts."""

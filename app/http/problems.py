@@ -117,26 +117,37 @@ def _path(root: str, location: Sequence[int | str]) -> str:
     return path.removeprefix(".") or "body"
 
 
+_SECRETS: Final = frozenset({"secret", "headers", "authentication"})
+"""Members whose values, and values within, are not repeated."""
+
+
 def _value(detail: Mapping[str, Any]) -> object:
     # For a missing member, pydantic gives the object that lacks it.
-    return None if detail["type"] in ("missing", "json_invalid") else detail["input"]
+    is_without = detail["type"] in ("missing", "json_invalid")
+    return None if is_without or not _SECRETS.isdisjoint(detail["loc"]) else detail["input"]
+
+
+_ALLOWED: Final = {
+    "missing": REQUIRED,
+    "extra_forbidden": "a known field",
+    "model_attributes_type": "a JSON object",
+    "model_type": "a JSON object",
+}
 
 
 def _allowed(detail: Mapping[str, Any]) -> str:
     context: Mapping[str, Any] = detail.get("ctx", {})
+    if (fixed := _ALLOWED.get(detail["type"])) is not None:
+        return fixed
     match detail["type"]:
         case "value_error":
             return str(getattr(context["error"], "allowed", context["error"]))
-        case "missing":
-            return REQUIRED
-        case "extra_forbidden":
-            return "a known field"
         case "string_pattern_mismatch":
             return f"a text that matches {context['pattern']}"
-        case "model_attributes_type" | "model_type":
-            return "a JSON object"
         case "json_invalid":
             return f"JSON ({context['error']})"
+        case "union_tag_invalid" | "union_tag_not_found":
+            return f"`type`: {context.get('expected_tags', REQUIRED)}"
         case "too_short":
             return f"{context['min_length']} or more of them"
         case "too_long":

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from app.domain.endpoint_options import NO_OPTIONS
 from app.domain.model import NewReplay, Validation, Window
 from app.domain.options import (
     BATCH_EVENTS_MAX,
@@ -25,6 +26,7 @@ from app.domain.options import (
     Source,
 )
 from app.domain.windows import TIME_ALLOWED, TimeUnreadable, parse_time
+from app.http.endpoint_options import OPTIONS_EXAMPLE, EndpointMembers
 from app.services.webhooks import WebhookRegistration
 
 DESCRIPTION_CHARACTERS_MAX: Final = 500
@@ -156,7 +158,7 @@ class ReplayRequest(RequestBody):
         )
 
 
-class WebhookRequest(RequestBody):
+class WebhookRequest(EndpointMembers, RequestBody):
     """A webhook to register."""
 
     model_config = example(
@@ -193,13 +195,14 @@ class WebhookRequest(RequestBody):
             account_id=self.account_id,
             secret=self.secret,
             auto_recovery=self.auto_recovery,
+            options=self.changed(NO_OPTIONS),
         )
 
 
-class WebhookChange(RequestBody):
+class WebhookChange(EndpointMembers, RequestBody):
     """The changes of a webhook; missing members keep their values."""
 
-    model_config = example({"url": "https://example.com/hooks/v2"})
+    model_config = example({"url": "https://example.com/hooks/v2", **OPTIONS_EXAMPLE})
 
     url: str | None = None
     description: Description | None = None

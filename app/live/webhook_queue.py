@@ -28,6 +28,7 @@ from app.domain.retry import (
     retry_after_s,
 )
 from app.live.delivery import DeliveryPartition, LiveDelivery
+from app.live.limits import LiveLimits
 from app.live.queue_context import QueueContext
 from app.live.webhook_recovery import WebhookRecovery
 from app.live.webhook_status import OutageReporter
@@ -70,6 +71,7 @@ class WebhookQueue:
         self._last_failure: Rejected | Unreachable | None = None
         self._failed_ms = 0
         self._is_disabling = False
+        self._limits = LiveLimits(context.in_flight_max, self._start_sender)
         self._outages = OutageReporter(
             context.status_writer,
             disable_after_failures=context.disable_after_failures,
@@ -277,14 +279,23 @@ class WebhookQueue:
     async def _may_send(self) -> bool:
         """Whether the webhook may be sent to; settles ready deliveries of a disabled one."""
         while self._queue.ready_count and not self._context.is_stopping:
-            wait_s = self._retry_after_s - time.monotonic()
+            now_s = time.monotonic()
+            wait_s = self._retry_after_s - now_s
             if wait_s > 0:
                 asyncio.get_running_loop().call_later(wait_s, self._restart_senders)
                 return False
-            if self._enabled_webhook() is not None:
-                return True
+            if (webhook := self._enabled_webhook()) is not None:
+                limits = self._limits
+                if webhook.options is not limits.options:
+                    limits.options = webhook.options
+                    self._queue.limit_in_flight(limits.in_flight_max)
+                return limits.may_start(now_s, self._queue.ready_count)
             await self._settle_if_disabled()
         return False
+
+    def _start_sender(self) -> None:
+        if not self._context.is_stopping:
+            self._queue.start_senders(1)
 
     def _restart_senders(self) -> None:
         self._queue.start_senders(self._queue.ready_count)

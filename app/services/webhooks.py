@@ -1,14 +1,16 @@
 """Use cases of webhooks: register, update, enable, rotate the secret, send a test."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from anyio import to_thread
 
 from app.domain.accounts import ApiKey
+from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
 from app.services.authentication import select_account
+from app.services.endpoint_options import check_options
 from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified
 from app.services.services import Services
 from app.webhooks.endpoint_test import EndpointTest
@@ -36,6 +38,7 @@ class WebhookRegistration:
     account_id: str | None = None
     secret: str | None = field(default=None, repr=False)
     auto_recovery: bool = True
+    options: EndpointOptions = NO_OPTIONS
 
 
 async def register_webhook(
@@ -44,7 +47,7 @@ async def register_webhook(
     """The new webhook: ENABLED if its receiver passes the verification, else PENDING.
 
     Raises:
-        InvalidRequest: the secret is not allowed.
+        InvalidRequest: the secret or an option is not allowed.
         AccountNotAllowed, RateLimited, UrlRefused, AccountNotFound, TooManyWebhooks, TooManyRules.
     """
     account_id = select_account(caller, registration.account_id) or caller.account.id
@@ -56,6 +59,7 @@ async def register_webhook(
         account_id,
         registration.validation,
         registration.auto_recovery,
+        check_options(services, registration.options),
     )
     at_most = None if caller.account_filter is None else services.settings.webhooks_per_account
 
@@ -77,19 +81,28 @@ async def update_webhook(
     url: str | None = None,
     description: str | None = None,
     auto_recovery: bool | None = None,
+    change_options: Callable[[EndpointOptions], EndpointOptions] | None = None,
 ) -> Webhook:
     """The changed webhook; with a new URL it is PENDING unless the receiver there passes.
 
     Raises:
+        InvalidRequest: the changed options are not allowed.
         UrlRefused, RateLimited.
         WebhookNotFound: no such webhook, or it belongs to another account.
     """
+    check_and_change = None
+    if change_options is not None:
+
+        def check_and_change(options: EndpointOptions) -> EndpointOptions:
+            return check_options(services, change_options(options))
+
     update = partial(
         services.store.update_webhook,
         webhook_id,
         url=url,
         description=description,
         auto_recovery=auto_recovery,
+        change_options=check_and_change,
         of_account=caller.account_filter,
     )
     if url is None:

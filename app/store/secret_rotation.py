@@ -19,7 +19,7 @@ from app.store.tables import webhooks
 TEXT: Final = ""
 """Stands for the key of secrets that are stored as text."""
 
-_COLUMNS: Final = (webhooks.c.secret, webhooks.c.previous_secret)
+_COLUMNS: Final = (webhooks.c.secret, webhooks.c.previous_secret, webhooks.c.options)
 
 
 def count_secrets_by_key(connection: Connection) -> Mapping[str, int]:

@@ -98,6 +98,8 @@ webhooks: Final = Table(
     Column("previous_secret_until_ms", BigInteger),
     Column("validated_ms", BigInteger),
     Column("failing_since_ms", BigInteger),
+    # Encrypted, see `endpoint_options`.
+    Column("options", Text),
     # See `revisions`.
     Column("revision", BigInteger, nullable=False, server_default=text("0")),
     Column("auto_recovery", Integer, nullable=False, server_default=text("1")),

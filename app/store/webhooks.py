@@ -7,13 +7,15 @@ webhook's row until the commit; only `record_failing_since` does not change the 
 `routing` creates and deletes webhooks.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
 
+from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
+from app.store.endpoint_options import decode_options, encode_options
 from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.pages import PAGE_LIMIT, Page, newest_first
 from app.store.recoveries import finish_recovery
@@ -53,12 +55,20 @@ def insert_webhook(
             secret=keys_of(connection).encrypt(webhook_id, new.secret),
             validation=str(new.validation),
             auto_recovery=int(new.auto_recovery),
+            options=_encrypted_options(connection, webhook_id, new.options),
             status=str(WebhookStatus.PENDING),
             created_ms=now_ms(),
             revision=revision,
         )
     )
     return get_webhook(connection, webhook_id)
+
+
+def _encrypted_options(
+    connection: Connection, webhook_id: str, options: EndpointOptions
+) -> str | None:
+    text = encode_options(options)
+    return None if text is None else keys_of(connection).encrypt(webhook_id, text)
 
 
 def _check_count(connection: Connection, account_id: str, at_most: int) -> None:
@@ -104,9 +114,13 @@ def update_webhook(
     url: str | None = None,
     description: str | None = None,
     auto_recovery: bool | None = None,
+    change_options: Callable[[EndpointOptions], EndpointOptions] | None = None,
     of_account: str | None = None,
 ) -> Webhook:
-    """Change what is not None, and return the webhook; a new URL makes it PENDING."""
+    """Change what is not None, and return the webhook; a new URL makes it PENDING.
+
+    `change_options` gets the present options, and returns those to store; it may raise.
+    """
     revision = count_up(connection)
     webhook = get_webhook(connection, webhook_id, of_account=of_account)
     values: dict[str, Any] = {}
@@ -114,6 +128,9 @@ def update_webhook(
         values["description"] = description
     if auto_recovery is not None:
         values["auto_recovery"] = int(auto_recovery)
+    if change_options is not None:
+        options = change_options(webhook.options or NO_OPTIONS)
+        values["options"] = _encrypted_options(connection, webhook_id, options)
     if url not in (None, webhook.url):
         values |= {
             "url": url,
@@ -231,6 +248,7 @@ def mark_deleted(
             secret="",
             previous_secret=None,
             previous_secret_until_ms=None,
+            options=None,
             revision=revision,
         )
     )
@@ -265,7 +283,7 @@ def to_webhook(row: Row[Any], keys: SecretKeys) -> Webhook:
     Raises:
         SecretUnreadable: see `SecretKeys.decrypt`.
     """
-    previous = row.previous_secret
+    previous, options = row.previous_secret, row.options
     return Webhook(
         id=row.id,
         account_id=row.account_id,
@@ -281,4 +299,5 @@ def to_webhook(row: Row[Any], keys: SecretKeys) -> Webhook:
         failing_since_ms=row.failing_since_ms,
         created_ms=row.created_ms,
         auto_recovery=bool(row.auto_recovery),
+        options=None if options is None else decode_options(keys.decrypt(row.id, options)),
     )

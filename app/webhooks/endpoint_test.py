@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Final
 
-from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected
+from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
 from app.domain.model import Webhook
+from app.webhooks.endpoint_request import endpoint_request
 from app.webhooks.request import rewind_event_body, webhook_headers
 from app.webhooks.sender import WebhookSender
+from app.webhooks.token_cache import TokenUnavailable
 
 TEST_EVENT_TYPE: Final = "rewind.test"
 TEST_ID_PREFIX: Final = "test_"
@@ -38,18 +40,28 @@ async def send_test_event(sender: WebhookSender, webhook: Webhook) -> EndpointTe
 
     Never raises for what a receiver does, or how long it takes.
     """
-    now_ms = time.time_ns() // 1_000_000
-    body = rewind_event_body(TEST_EVENT_TYPE, webhook.id, now_ms)
-    test_id = TEST_ID_PREFIX + token_urlsafe(16)
-    headers = webhook_headers(webhook.secrets_at(now_ms), test_id, now_ms // 1_000, body)
     start_s = time.monotonic()
     try:
         async with asyncio.timeout(TEST_TIMEOUT_S):
-            outcome, response = await sender.send_and_read(webhook.url, headers, body)
+            outcome, response = await _send(sender, webhook)
     except TimeoutError:
         reason = f"timeout: no complete response within {TEST_TIMEOUT_S:g} s"
         return EndpointTest(False, None, reason, _ms_since(start_s), None)
     return _result(outcome, _ms_since(start_s), response)
+
+
+async def _send(sender: WebhookSender, webhook: Webhook) -> tuple[AttemptOutcome, str | None]:
+    try:
+        added = await endpoint_request(sender.tokens, webhook)
+    except TokenUnavailable as error:
+        return Unreachable(str(error)), None
+    now_ms = time.time_ns() // 1_000_000
+    body = rewind_event_body(TEST_EVENT_TYPE, webhook.id, now_ms)
+    test_id = TEST_ID_PREFIX + token_urlsafe(16)
+    headers = webhook_headers(
+        webhook.secrets_at(now_ms), test_id, now_ms // 1_000, body, extra=added.headers
+    )
+    return await sender.send_and_read(webhook.url, headers, body, timeout_s=added.timeout_s)
 
 
 def _ms_since(start_s: float) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 
 import httptools
 
-from app.webhooks.limits import SenderLimits
+from app.webhooks.limits import SenderLimits, timeout_reason
 
 EXCERPT_BYTES: Final = 1_024
 """The kept beginning of a body. Thousands may be in memory, so it is the size of a message."""
@@ -64,11 +64,12 @@ class HttpConnection(asyncio.Protocol):
         """Loop time at which it was returned to the pool."""
 
     def send_request(
-        self, request: bytes, deadline: float, body_bytes_kept: int = 0
+        self, request: bytes, deadline: float, total_s: float, body_bytes_kept: int = 0
     ) -> "asyncio.Future[HttpResponse | NoResponse]":
         """Send `request`; the future has the result at `deadline` (loop time) at the latest.
 
-        Keeps a body of up to `body_bytes_kept`.
+        `total_s` is the time of the whole attempt, for the reason of a timeout. Keeps a body of up
+        to `body_bytes_kept`.
         """
         self.is_reusable = False
         self._body_bytes_kept = body_bytes_kept
@@ -79,7 +80,7 @@ class HttpConnection(asyncio.Protocol):
         self._status: int | None = None
         self._retry_after: str | None = None
         self._is_complete = False
-        self._timer = self._loop.call_at(deadline, self._finish, self._limits.timeout_reason)
+        self._timer = self._loop.call_at(deadline, self._time_out, total_s)
         self._result = self._loop.create_future()
         assert self._transport is not None
         self._transport.write(request)
@@ -170,6 +171,9 @@ class HttpConnection(asyncio.Protocol):
         if self._status is None:
             return limits.response_head_bytes
         return limits.response_head_bytes + limits.response_body_bytes
+
+    def _time_out(self, total_s: float) -> None:
+        self._finish(timeout_reason(total_s))
 
     def _finish(self, reason: str, was_stale: bool = False) -> None:
         """End the exchange; `reason` is used only if no status has arrived."""

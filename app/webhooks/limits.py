@@ -20,7 +20,7 @@ class SenderLimits:
     connections_per_target: int = 64
     idle_s: float = 30.0
 
-    @property
-    def timeout_reason(self) -> str:
-        """The reason of an attempt that exceeded `total_s`."""
-        return f"timeout: no response within {self.total_s:g} s"
+
+def timeout_reason(total_s: float) -> str:
+    """The reason of an attempt that took longer than `total_s`."""
+    return f"timeout: no response within {total_s:g} s"

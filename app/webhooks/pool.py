@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from app.domain.delivery import NotSent
 from app.webhooks.dialer import DialFailed
 from app.webhooks.http_connection import HttpConnection, HttpResponse, NoResponse
-from app.webhooks.limits import SenderLimits
+from app.webhooks.limits import SenderLimits, timeout_reason
 from app.webhooks.request_slots import RequestSlots
 
 Dial = Callable[[], Awaitable[HttpConnection]]
@@ -43,19 +43,28 @@ class ConnectionPool:
         return not self._users and not self._idle
 
     async def exchange(
-        self, request: bytes, url: str, may_start: MayStart = always, body_bytes_kept: int = 0
+        self,
+        request: bytes,
+        url: str,
+        may_start: MayStart = always,
+        body_bytes_kept: int = 0,
+        timeout_s: float | None = None,
     ) -> ExchangeResult:
         """Send `request` to `url` and return the result, with a body of up to `body_bytes_kept`.
 
-        `may_start` is called after the waits for a slot and a connection.
+        `may_start` is called after the waits for a slot and a connection. `timeout_s` shortens the
+        limit `total_s`.
         """
+        total_s = self._limits.total_s
+        if timeout_s is not None and timeout_s < total_s:
+            total_s = timeout_s
         self._users += 1
         try:
             if not self._slots.try_acquire(url):
                 await self._slots.acquire(url)
             is_answered = None
             try:
-                result = await self._exchange(request, may_start, body_bytes_kept)
+                result = await self._exchange(request, may_start, body_bytes_kept, total_s)
                 if not isinstance(result, NotSent):
                     is_answered = isinstance(result, HttpResponse)
                 return result
@@ -72,12 +81,13 @@ class ConnectionPool:
             self._sweep.cancel()
 
     async def _exchange(
-        self, request: bytes, may_start: MayStart, body_bytes_kept: int
+        self, request: bytes, may_start: MayStart, body_bytes_kept: int, total_s: float
     ) -> ExchangeResult:
-        deadline = self._loop.time() + self._limits.total_s
+        deadline = self._loop.time() + total_s
+        limit = (deadline, total_s)
         kept = self._pop_idle()
         if kept is not None:
-            result = await self._send(kept, request, deadline, may_start, body_bytes_kept)
+            result = await self._send(kept, request, limit, may_start, body_bytes_kept)
             # A server that closed an idle connection has usually not seen the request. If it has,
             # it gets the event twice with one webhook-id, as "at least once" allows.
             if not (isinstance(result, NoResponse) and result.was_stale):
@@ -88,21 +98,21 @@ class ConnectionPool:
         except DialFailed as failure:
             return NoResponse(str(failure))
         except TimeoutError:
-            return NoResponse(self._limits.timeout_reason)
-        return await self._send(fresh, request, deadline, may_start, body_bytes_kept)
+            return NoResponse(timeout_reason(total_s))
+        return await self._send(fresh, request, limit, may_start, body_bytes_kept)
 
     async def _send(
         self,
         connection: HttpConnection,
         request: bytes,
-        deadline: float,
+        limit: tuple[float, float],
         may_start: MayStart,
         body_bytes_kept: int,
     ) -> ExchangeResult:
         try:
             if not may_start():
                 return NotSent()
-            return await connection.send_request(request, deadline, body_bytes_kept)
+            return await connection.send_request(request, *limit, body_bytes_kept)
         finally:
             self._return(connection)
 

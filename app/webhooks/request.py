@@ -115,7 +115,7 @@ def _request_line(url: CheckedUrl) -> str:
     return f"POST {url.path_and_query} HTTP/1.1\r\nhost: {url.origin.header}\r\n"
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name.lower() in _FRAMING:
         framing = ", ".join(sorted(_FRAMING))

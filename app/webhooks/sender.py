@@ -13,11 +13,12 @@ from typing import Final, Self
 from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
 from app.domain.egress_proxy import EgressProxy
 from app.webhooks.dialer import Dialer
-from app.webhooks.guard import Guard, Origin, UrlRefused
+from app.webhooks.guard import CheckedUrl, Guard, Origin, UrlRefused
 from app.webhooks.http_connection import EXCERPT_BYTES, HttpResponse, NoResponse
 from app.webhooks.limits import SenderLimits
 from app.webhooks.pool import ConnectionPool, ExchangeResult, MayStart, always
 from app.webhooks.request import HeaderRefused, encode_get, encode_post
+from app.webhooks.token_cache import TokenCache
 
 _POOLS_KEPT: Final = 256
 """Above this number, pools without a connection are deleted."""
@@ -50,6 +51,7 @@ class WebhookSender:
         self._dialer = Dialer(guard, self._limits, tls or ssl.create_default_context(), proxy)
         self._check_url = lru_cache(_URLS_KEPT)(guard.check_url)
         self._pools: dict[Origin, ConnectionPool] = {}
+        self.tokens = TokenCache(self)
 
     async def __aenter__(self) -> Self:
         """Open nothing: connections are made when they are needed."""
@@ -57,6 +59,7 @@ class WebhookSender:
 
     async def __aexit__(self, *_: object) -> None:
         """Close all idle connections; the caller cancels running requests before."""
+        self.tokens.close()
         for pool in self._pools.values():
             pool.close()
         self._dialer.close()
@@ -68,8 +71,9 @@ class WebhookSender:
         body: bytes,
         *,
         may_start: MayStart = always,
+        timeout_s: float | None = None,
     ) -> AttemptOutcome:
-        """POST `body` to `url` once.
+        """POST `body` to `url` once, within `timeout_s` if that is less than the sender's limit.
 
         If the receiver closed the connection while it was idle, a new one is opened once, within
         the same attempt. `may_start` is called right before each sending; if it returns False, the
@@ -80,11 +84,18 @@ class WebhookSender:
             request = encode_post(checked, headers, body)
         except (UrlRefused, HeaderRefused) as refusal:
             return Unreachable(f"not sent: {refusal}")
-        result = await self._pool(checked.origin).exchange(request, url, may_start)
+        result = await self._pool(checked.origin).exchange(
+            request, url, may_start, timeout_s=timeout_s
+        )
         return _outcome(result, time.time())
 
     async def send_and_read(
-        self, url: str, headers: Mapping[str, str], body: bytes
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        timeout_s: float | None = None,
     ) -> tuple[AttemptOutcome, str | None]:
         """POST `body` to `url` once; return the outcome and the beginning of the response body.
 
@@ -96,7 +107,9 @@ class WebhookSender:
         except (UrlRefused, HeaderRefused) as refusal:
             return Unreachable(f"not sent: {refusal}"), None
         pool = self._pool(checked.origin)
-        result = await pool.exchange(request, url, body_bytes_kept=EXCERPT_BYTES)
+        result = await pool.exchange(
+            request, url, body_bytes_kept=EXCERPT_BYTES, timeout_s=timeout_s
+        )
         text = _text(result.excerpt) if isinstance(result, HttpResponse) else None
         return _outcome(result, time.time()), text
 
@@ -107,6 +120,7 @@ class WebhookSender:
         headers: Mapping[str, str],
         *,
         body_bytes_max: int,
+        timeout_s: float | None = None,
     ) -> tuple[AttemptOutcome, bytes | None]:
         """GET `url` once, with `query` added; return the outcome and the response body.
 
@@ -118,8 +132,30 @@ class WebhookSender:
             request = encode_get(checked, query, headers)
         except (UrlRefused, HeaderRefused) as refusal:
             return Unreachable(f"not sent: {refusal}"), None
-        pool = self._pool(checked.origin)
-        result = await pool.exchange(request, url, body_bytes_kept=body_bytes_max)
+        return await self._exchange_body(checked, request, url, body_bytes_max, timeout_s)
+
+    async def post_form(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, body_bytes_max: int
+    ) -> tuple[AttemptOutcome, bytes | None]:
+        """POST `body` to `url` once; return the outcome and the response body, as `get` does."""
+        try:
+            checked = self._check_url(url)
+            request = encode_post(checked, headers, body)
+        except (UrlRefused, HeaderRefused) as refusal:
+            return Unreachable(f"not sent: {refusal}"), None
+        return await self._exchange_body(checked, request, url, body_bytes_max, None)
+
+    async def _exchange_body(
+        self,
+        checked: CheckedUrl,
+        request: bytes,
+        url: str,
+        body_bytes_max: int,
+        timeout_s: float | None,
+    ) -> tuple[AttemptOutcome, bytes | None]:
+        result = await self._pool(checked.origin).exchange(
+            request, url, body_bytes_kept=body_bytes_max, timeout_s=timeout_s
+        )
         body = result.body if isinstance(result, HttpResponse) else None
         return _outcome(result, time.time()), body
 

@@ -15,8 +15,10 @@ from app.webhooks.challenge import (
     crc_problem,
     ping_body,
 )
+from app.webhooks.endpoint_request import EndpointRequest, endpoint_request
 from app.webhooks.request import USER_AGENT, webhook_headers
 from app.webhooks.sender import WebhookSender
+from app.webhooks.token_cache import TokenUnavailable
 
 VERIFICATION_TIMEOUT_S: Final = 10.0
 """Twitter's timeout; a sender with shorter limits keeps them."""
@@ -47,7 +49,10 @@ async def verify_receiver(
     find_problem = _challenge if webhook.validation is Validation.CRC else _ping
     try:
         async with asyncio.timeout(VERIFICATION_TIMEOUT_S):
-            problem = await find_problem(sender, webhook, url or webhook.url)
+            added = await endpoint_request(sender.tokens, webhook, url)
+            problem = await find_problem(sender, webhook, url or webhook.url, added)
+    except TokenUnavailable as error:
+        problem = str(error)
     except TimeoutError:
         problem = f"timeout: no complete response within {VERIFICATION_TIMEOUT_S:g} s"
     if problem is None:
@@ -55,21 +60,28 @@ async def verify_receiver(
     return VerificationFailed(f"{webhook.validation}: {problem}")
 
 
-async def _ping(sender: WebhookSender, webhook: Webhook, url: str) -> str | None:
+async def _ping(
+    sender: WebhookSender, webhook: Webhook, url: str, added: EndpointRequest
+) -> str | None:
     now_ms = time.time_ns() // 1_000_000
     body = ping_body(webhook.id, now_ms)
     ping_id = PING_ID_PREFIX + token_urlsafe(16)
-    headers = webhook_headers(webhook.secrets_at(now_ms), ping_id, now_ms // 1000, body)
-    return _problem(await sender.send(url, headers, body))
+    headers = webhook_headers(
+        webhook.secrets_at(now_ms), ping_id, now_ms // 1000, body, extra=added.headers
+    )
+    return _problem(await sender.send(url, headers, body, timeout_s=added.timeout_s))
 
 
-async def _challenge(sender: WebhookSender, webhook: Webhook, url: str) -> str | None:
+async def _challenge(
+    sender: WebhookSender, webhook: Webhook, url: str, added: EndpointRequest
+) -> str | None:
     token = token_urlsafe(32)
     outcome, body = await sender.get(
         url,
         {TOKEN_PARAMETER: token, NONCE_PARAMETER: token_urlsafe(16)},
-        {"user-agent": USER_AGENT, "accept": "application/json"},
+        {"accept": "application/json", **added.headers, "user-agent": USER_AGENT},
         body_bytes_max=CRC_BODY_BYTES_MAX,
+        timeout_s=added.timeout_s,
     )
     problem = _problem(outcome)
     if problem is not None:

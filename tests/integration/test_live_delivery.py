@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.delivery import LiveOutcome
+from app.domain.endpoint_options import BearerAuthentication, EndpointOptions
 from app.domain.live_backlog import WebhookHealth, health_of
 from app.domain.model import WebhookStatus, Window
 from app.log.topics import DELIVERY_LOG, EVENTS
@@ -66,6 +67,26 @@ def test_an_event_is_logged_and_delivered_for_every_matching_webhook(
         assert {(each.outcome, each.attempts, each.status) for each in outcomes} == {
             (LiveOutcome.DELIVERED, 1, 204)
         }
+
+
+def test_options_of_a_webhook_apply_to_its_live_deliveries(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    webhook = scene.webhook(receiver, "*")
+    options = EndpointOptions(
+        {"x-tenant": "blue"},
+        BearerAuthentication("t0k"),
+        max_events_per_second=1_000,
+        max_in_flight=1,
+    )
+    scene.store.update_webhook(webhook.id, change_options=lambda _: options)
+    scene.live()
+    scene.publish(*events(1, 21))
+    scene.until_outcomes(20)
+    assert sorted(receiver.taken) == sorted(ids(1, 21))
+    expected = {"x-tenant": "blue", "authorization": "Bearer t0k"}
+    assert all(expected.items() <= dict(each.headers).items() for each in receiver.webhooks)
+    assert not receiver.problems
 
 
 def test_events_for_a_webhook_that_is_not_enabled_are_logged_and_not_sent(

@@ -2,11 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, JsonValue
 
 from app.api.models.documents import Document, Moment
+from app.domain.endpoint_options import (
+    NO_OPTIONS,
+    Authentication,
+    BasicAuthentication,
+    BearerAuthentication,
+    ClientCredentials,
+)
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Validation, Webhook, WebhookStatus
@@ -28,8 +35,51 @@ WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "autoRecovery": True,
     "liveRetries": None,
     "previousSecretExpiresAt": None,
+    "headerNames": ["x-tenant"],
+    "authentication": {
+        "type": "oauth2",
+        "username": None,
+        "tokenUrl": "https://login.example.com/token",
+        "clientId": "rewind",
+        "scope": "hooks",
+        "audience": None,
+        "clientAuthentication": "basic",
+    },
+    "timeoutSeconds": 5,
+    "maxEventsPerSecond": 50,
+    "maxInFlight": 2,
     "createdAt": "2026-11-21T08:00:00.000Z",
 }
+
+
+class AuthenticationDocument(Document):
+    """How requests authenticate at the receiver, without secrets; null where it does not apply."""
+
+    type: Literal["basic", "bearer", "oauth2"]
+    username: str | None = None
+    token_url: str | None = None
+    client_id: str | None = None
+    scope: str | None = None
+    audience: str | None = None
+    client_authentication: Literal["basic", "body"] | None = None
+
+    @classmethod
+    def of(cls, authentication: Authentication) -> Self:
+        """The document of an authentication."""
+        match authentication:
+            case BasicAuthentication(username):
+                return cls(type="basic", username=username)
+            case BearerAuthentication():
+                return cls(type="bearer")
+            case ClientCredentials():
+                return cls(
+                    type="oauth2",
+                    token_url=authentication.token_url,
+                    client_id=authentication.client_id,
+                    scope=authentication.scope,
+                    audience=authentication.audience,
+                    client_authentication="body" if authentication.in_body else "basic",
+                )
 
 
 class LiveRetriesDocument(Document):
@@ -84,12 +134,25 @@ class WebhookDocument(Document):
     previous_secret_expires_at: Moment | None = Field(
         description="Until then the previous secret also signs."
     )
+    header_names: list[str] = Field(
+        description="The headers that requests have besides Rewind's own; values are not shown."
+    )
+    authentication: AuthenticationDocument | None
+    timeout_seconds: int | None = Field(description="Of one attempt; null: the operator's setting.")
+    max_events_per_second: int | None = Field(
+        description="Of live delivery; null: no limit.",
+    )
+    max_in_flight: int | None = Field(
+        description="Concurrent requests of live delivery; null: the operator's setting."
+    )
     created_at: Moment
 
     @classmethod
     def of(cls, webhook: Webhook, now_ms: int, backlog: LiveBacklog | None = None) -> Self:
         """The document of a webhook as of `now_ms`."""
         signs_twice = len(webhook.secrets_at(now_ms)) > 1
+        options = webhook.options or NO_OPTIONS
+        authentication = options.authentication
         return cls(
             id=webhook.id,
             account_id=webhook.account_id,
@@ -104,6 +167,13 @@ class WebhookDocument(Document):
             auto_recovery=webhook.auto_recovery,
             live_retries=None if backlog is None else LiveRetriesDocument.of(backlog),
             previous_secret_expires_at=webhook.previous_secret_until_ms if signs_twice else None,
+            header_names=sorted(options.headers),
+            authentication=None
+            if authentication is None
+            else AuthenticationDocument.of(authentication),
+            timeout_seconds=options.timeout_s,
+            max_events_per_second=options.max_events_per_second,
+            max_in_flight=options.max_in_flight,
             created_at=webhook.created_ms,
         )
 

@@ -10,6 +10,12 @@ from app.api.models.rules import RuleRequest
 from app.api.models.webhooks import MissedHourDocument, StatisticsDocument, TrialDocument
 from app.delivery.attempt import batch_message
 from app.domain.delivery import LiveOutcome
+from app.domain.endpoint_options import (
+    HEADERS_BYTES_MAX,
+    HEADERS_MAX,
+    RESERVED_HEADERS,
+    RESERVED_PREFIXES,
+)
 from app.domain.globs import glob_matches
 from app.domain.model import Validation, WebhookStatus
 from app.domain.options import EVENT_TYPES_MAX
@@ -23,6 +29,7 @@ from app.domain.rules import (
     RULES_PER_WEBHOOK_MAX,
 )
 from app.domain.tallies import CELLS_MAX
+from app.http.endpoint_options import SECRET_CHARACTERS_MAX, TOKEN_CHARACTERS_MAX
 from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
@@ -32,6 +39,7 @@ from app.webhooks.guard import URL_CHARACTERS_MAX
 from app.webhooks.http_connection import EXCERPT_BYTES
 from app.webhooks.request import webhook_headers
 from app.webhooks.signing import SECRET_BYTES_MAX, SECRET_BYTES_MIN, new_secret
+from app.webhooks.token_cache import DEFAULT_LIFETIME_S, EARLY_S, TOKEN_TIMEOUT_S
 from tests.unit.docs.doc_pages import function_shown, page, section, table
 
 PAGE = page("webhooks.md")
@@ -65,6 +73,21 @@ def test_every_member_of_a_receiver_response_is_documented(
     documented = [name for row in table(PAGE, heading) for name in row["member"].split(", ")]
     fields = model.model_fields.values()
     assert sorted(documented) == sorted(str(each.serialization_alias) for each in fields)
+
+
+def test_the_limits_of_options_are_those_of_the_code() -> None:
+    text = section(PAGE, "## Requests to your server")
+    for name in (*RESERVED_HEADERS, *(f"{each}*" for each in RESERVED_PREFIXES)):
+        assert f"`{name}`" in text
+    assert f"up to {TOKEN_CHARACTERS_MAX:,} printable" in text
+    assert f"`password` (up to {SECRET_CHARACTERS_MAX:,})" in text
+    assert f"used until {EARLY_S:g} s before it expires" in text
+    assert f"({DEFAULT_LIFETIME_S / 60:g} minutes without `expires_in`)" in text
+    assert f"The token server has {TOKEN_TIMEOUT_S:g} s" in text
+    (headers,) = (row for row in table(PAGE, "## Registering") if row["member"] == "headers")
+    assert (
+        headers["allowed"] == f"up to {HEADERS_MAX} headers, {HEADERS_BYTES_MAX:,} bytes together"
+    )
 
 
 def test_the_bounds_of_tests_and_statistics_are_those_of_the_code() -> None:

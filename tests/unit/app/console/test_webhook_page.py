@@ -1,12 +1,19 @@
 """The page of a webhook."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from app.console import webhook as webhook_pages
+from app.domain.endpoint_options import (
+    BasicAuthentication,
+    BearerAuthentication,
+    ClientCredentials,
+    EndpointOptions,
+)
 from app.domain.grants import Grant
 from app.domain.hours import HOUR_MS
 from app.domain.live_backlog import LiveBacklog
@@ -52,6 +59,33 @@ def replayed(store: Store, webhook: Webhook, start_ms: int) -> Replay:
     assert store.begin_delivery(claim.lease, OffsetRange(0, 5, 5))
     assert store.complete(claim.lease)
     return replay
+
+
+def _replace(new: EndpointOptions, _: EndpointOptions) -> EndpointOptions:
+    return new
+
+
+async def test_the_page_shows_options_without_secrets(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    for authentication, words in (
+        (BasicAuthentication("me", "s3cr3t"), "basic, user me"),
+        (BearerAuthentication("s3cr3t"), "bearer token"),
+        (
+            ClientCredentials("https://a.example/", "rewind", "s3cr3t"),
+            "OAuth 2.0, client rewind at https://a.example/",
+        ),
+        (None, "none"),
+    ):
+        options = EndpointOptions({"x-key": "s3cr3t"}, authentication, 5, 50, 2)
+        store.update_webhook(webhook.id, change_options=partial(_replace, options))
+        page = await developers_client.page(page_of(webhook))
+        names, values = page.texts(".//dl[1]/dt"), page.texts(".//dl[1]/dd")
+        facts = dict(zip(names, values, strict=True))
+        assert facts["Authentication"] == words
+        assert facts["Headers"] == "x-key"
+        assert (facts["Timeout"], facts["Live limits"]) == ("5 s", "50 events/s, 2 in flight")
+        assert "s3cr3t" not in page.markup
 
 
 async def test_the_page_shows_the_details_of_a_webhook(

@@ -138,3 +138,36 @@ def test_a_stop_ends_sender_tasks_that_did_not_run_yet() -> None:
         await asyncio.wait_for(queue.wait_until_done(), 10)
 
     asyncio.run(scenario())
+
+
+def test_a_lower_limit_ends_sender_tasks_and_a_higher_one_starts_them() -> None:
+    async def scenario() -> None:
+        running = 0
+        turns = asyncio.Semaphore(0)
+
+        async def send(letter: Letter) -> None:
+            nonlocal running
+            running += 1
+            await turns.acquire()
+            running -= 1
+            queue.remove(letter)
+
+        queue = new_queue(send, in_flight_max=4)
+        for number in range(12):
+            queue.add(Letter(str(number)))
+        await yield_to_others()
+        assert running == 4
+        queue.limit_in_flight(1)
+        for expected in (3, 2, 1, 1):
+            turns.release()
+            await yield_to_others()
+            assert running == expected
+        queue.limit_in_flight(3)
+        await yield_to_others()
+        assert running == 3
+        for _ in range(12):
+            turns.release()
+        queue.close()
+        await asyncio.wait_for(queue.wait_until_done(), 10)
+
+    asyncio.run(scenario())

@@ -10,6 +10,11 @@ import pytest
 from sqlalchemy import select, update
 
 from app.config import Settings
+from app.domain.endpoint_options import (
+    HEADERS_BYTES_MAX,
+    BearerAuthentication,
+    EndpointOptions,
+)
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.secret_keys import format_secret_key, key_id
 from app.store import SecretKeyMissing, SecretUnreadable, Store
@@ -94,6 +99,36 @@ def test_the_longest_secret_fits_into_its_column(stored_store: Store) -> None:
     assert stored_store.webhook(webhook.id).secret == LONGEST
     width = webhooks.c.secret.type.length  # type: ignore[attr-defined]
     assert len(columns(stored_store, webhook)[0]) < width
+
+
+def test_options_of_webhooks_are_stored_encrypted(stored_store: Store, database_url: str) -> None:
+    def stored_options() -> str | None:
+        query = select(webhooks.c.options).where(webhooks.c.id == webhook.id)
+        found: str | None = store.database.read(
+            lambda connection: connection.execute(query).scalar_one()
+        )
+        return found
+
+    # The longest options that the API accepts fit into MySQL's TEXT.
+    header = {"x-a": "\\" * (HEADERS_BYTES_MAX - 3)}
+    token = BearerAuthentication("\\" * 4_096)
+    options, store = EndpointOptions(header, token), stored_store
+    webhook = store.create_webhook(
+        NewWebhook("https://example.com/hook", "orders", new_secret(), options=options)
+    )
+    assert webhook.options == options
+    stored = stored_options()
+    assert stored is not None
+    assert stored.startswith(f"v1:{OLD_ID}:")
+    assert [each.options for each in store.webhooks().items] == [options]
+    assert store.count_secrets_by_key() == {OLD_ID: 2}
+    with closing(Store.open(database_url, SecretKeys([NEW, OLD]))) as rotating:
+        assert rotating.reencrypt_secrets() == 1
+        assert rotating.count_secrets_by_key() == {NEW_ID: 2}
+        assert rotating.webhook(webhook.id).options == options
+        rotating.update_webhook(webhook.id, change_options=lambda _: EndpointOptions())
+        assert rotating.webhook(webhook.id).options is None
+    assert stored_options() is None
 
 
 def test_secrets_of_webhooks_are_stored_encrypted(stored_store: Store) -> None:

@@ -1,0 +1,69 @@
+"""The rate limit and the concurrency of live delivery to one webhook, from its options."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from app.domain.endpoint_options import EndpointOptions
+from app.domain.rates import RateLimiter
+
+
+class LiveLimits:
+    """The limits of one webhook. Setting `options` applies them. For one event loop.
+
+    `start_sender` is called when a delivery may start that had to wait.
+    """
+
+    def __init__(self, in_flight_setting: int, start_sender: Callable[[], None]) -> None:
+        self._in_flight_setting = in_flight_setting
+        self._start_sender = start_sender
+        self._options: EndpointOptions | None = None
+        self._per_second: int | None = None
+        self._rate_limiter: RateLimiter | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def options(self) -> EndpointOptions | None:
+        """The options that are applied."""
+        return self._options
+
+    @options.setter
+    def options(self, options: EndpointOptions | None) -> None:
+        self._options = options
+        per_second = None if options is None else options.max_events_per_second
+        if per_second != self._per_second:
+            self._per_second = per_second
+            self._rate_limiter = None
+            if per_second is not None:
+                self._rate_limiter = RateLimiter(per_second, time.monotonic())
+
+    @property
+    def in_flight_max(self) -> int:
+        """How many requests may be in flight; never more than the operator's setting."""
+        wanted = None if self._options is None else self._options.max_in_flight
+        return min(wanted or self._in_flight_setting, self._in_flight_setting)
+
+    def may_start(self, now_s: float, ready_count: int) -> bool:
+        """Whether one of `ready_count` deliveries may start now, which then counts.
+
+        If another one has to wait, `start_sender` is called when it may start.
+        """
+        limiter = self._rate_limiter
+        if limiter is None:
+            return True
+        wait_s = limiter.wait_s(now_s)
+        if wait_s <= 0:
+            limiter.reserve(1, now_s)
+            if ready_count > 1:
+                self._start_later(limiter.wait_s(now_s))
+            return True
+        self._start_later(wait_s)
+        return False
+
+    def _start_later(self, wait_s: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._start)
+
+    def _start(self) -> None:
+        self._timer = None
+        self._start_sender()

@@ -1,0 +1,45 @@
+"""Which options a webhook may have: limits that depend on settings, and allowed addresses."""
+
+from app.domain.endpoint_options import (
+    AUTHORIZATION,
+    ClientCredentials,
+    EndpointOptions,
+    HeaderNotAllowed,
+    check_headers,
+)
+from app.services.errors import FieldError, InvalidRequest
+from app.services.services import Services
+from app.webhooks.guard import UrlRefused
+
+
+def check_options(services: Services, options: EndpointOptions) -> EndpointOptions:
+    """The options, if a webhook may have them.
+
+    Raises:
+        InvalidRequest: a header or a limit is not allowed.
+        UrlRefused: tokens must not be requested at this URL.
+    """
+    settings, errors = services.settings, list[FieldError]()
+    try:
+        check_headers(options.headers)
+    except HeaderNotAllowed as error:
+        # Without its value, which may be a secret.
+        errors.append(FieldError("headers", None, f"allowed are {error}"))
+    if options.authentication is not None and AUTHORIZATION in options.headers:
+        allowed = f"no {AUTHORIZATION} among `headers`, which `authentication` sets"
+        errors.append(FieldError("authentication", None, allowed))
+    if options.timeout_s is not None and options.timeout_s > settings.delivery_timeout_s:
+        allowed = f"1 to {settings.delivery_timeout_s:g}, the operator's limit"
+        errors.append(FieldError("timeoutSeconds", options.timeout_s, allowed))
+    if options.max_in_flight is not None and options.max_in_flight > settings.live_in_flight:
+        allowed = f"1 to {settings.live_in_flight}, the operator's limit"
+        errors.append(FieldError("maxInFlight", options.max_in_flight, allowed))
+    if errors:
+        raise InvalidRequest(fields=errors)
+    if isinstance(options.authentication, ClientCredentials):
+        try:
+            services.guard.check_url(options.authentication.token_url)
+        except UrlRefused as error:
+            field = error.field.replace("url", "authentication.tokenUrl", 1)
+            raise UrlRefused(field, error.value, error.allowed) from None
+    return options

@@ -1,0 +1,187 @@
+"""Options of webhooks: what is accepted, kept, shown and hidden."""
+
+from typing import Any, Final
+
+import pytest
+from httpx import AsyncClient
+from sqlalchemy import select
+
+from app.domain.endpoint_options import (
+    BasicAuthentication,
+    BearerAuthentication,
+    ClientCredentials,
+    EndpointOptions,
+)
+from app.domain.model import Webhook
+from app.store import Store
+from app.store.tables import webhooks
+from tests.support.http.receiver_thread import ReceiverThread
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "s3cr3t-value"
+
+OAUTH2 = {
+    "type": "oauth2",
+    "tokenUrl": "https://login.example.com/token",
+    "clientId": "rewind",
+    "clientSecret": SECRET,
+    "scope": "hooks",
+    "clientAuthentication": "body",
+}
+
+UNSET: Final[dict[str, Any]] = {
+    "headerNames": [],
+    "authentication": None,
+    "timeoutSeconds": None,
+    "maxEventsPerSecond": None,
+    "maxInFlight": None,
+}
+
+
+def shown(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: document[name] for name in UNSET}
+
+
+def stored(store: Store, webhook_id: str) -> str | None:
+    query = select(webhooks.c.options).where(webhooks.c.id == webhook_id)
+    options: str | None = store.database.read(
+        lambda connection: connection.execute(query).scalar_one()
+    )
+    return options
+
+
+async def test_options_are_used_from_the_first_request_and_their_secrets_never_shown(
+    client: AsyncClient, store: Store, receiver: ReceiverThread
+) -> None:
+    answer = await client.post(
+        "/webhooks",
+        json={
+            "url": receiver.url,
+            "headers": {"X-Tenant": SECRET},
+            "authentication": {"type": "basic", "username": "me", "password": SECRET},
+            "timeoutSeconds": 5,
+            "maxEventsPerSecond": 50,
+            "maxInFlight": 2,
+        },
+    )
+    assert answer.status_code == 201
+    document = answer.json()
+    assert document["status"] == "ENABLED"
+    (ping,) = receiver.webhooks
+    assert dict(ping.headers)["x-tenant"] == SECRET
+    assert dict(ping.headers)["authorization"].startswith("Basic ")
+    assert document["authentication"].pop("username") == "me"
+    assert shown(document) == {
+        "headerNames": ["x-tenant"],
+        "authentication": {
+            "type": "basic",
+            **dict.fromkeys(("tokenUrl", "clientId", "scope", "audience")),
+            "clientAuthentication": None,
+        },
+        "timeoutSeconds": 5,
+        "maxEventsPerSecond": 50,
+        "maxInFlight": 2,
+    }
+    webhook = store.webhook(document["id"])
+    assert webhook.options == EndpointOptions(
+        {"x-tenant": SECRET}, BasicAuthentication("me", SECRET), 5, 50, 2
+    )
+    assert SECRET not in repr(webhook)
+    assert stored(store, webhook.id) is not None
+    for path in ("/webhooks", answer.headers["location"]):
+        assert SECRET not in (await client.get(path)).text
+    await client.delete(answer.headers["location"])
+    assert stored(store, webhook.id) is None
+
+
+async def test_a_change_keeps_what_it_does_not_name(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    async def change(**members: object) -> EndpointOptions | None:
+        answer = await client.patch(f"/webhooks/{webhook.id}", json=members)
+        assert answer.status_code == 200, answer.text
+        assert SECRET not in answer.text
+        return store.webhook(webhook.id).options
+
+    assert await change(description="new") is None
+    bearer = {"type": "bearer", "token": SECRET}
+    await change(headers={"x-a": "1", "X-B": "2"}, authentication=bearer)
+    kept = BearerAuthentication(SECRET)
+    assert await change(maxInFlight=1) == EndpointOptions(
+        {"x-a": "1", "x-b": "2"}, kept, max_in_flight=1
+    )
+    assert await change(headers={"x-a": None, "x-c": "3"}, maxInFlight=None) == EndpointOptions(
+        {"x-b": "2", "x-c": "3"}, kept
+    )
+    assert await change(headers=None, authentication=OAUTH2) == EndpointOptions(
+        authentication=ClientCredentials(
+            "https://login.example.com/token", "rewind", SECRET, "hooks", None, True
+        )
+    )
+    (document,) = (await client.get("/webhooks")).json()["items"]
+    assert document["authentication"] == {
+        **{name: value for name, value in OAUTH2.items() if name != "clientSecret"},
+        "username": None,
+        "audience": None,
+    }
+    assert await change(authentication=None) is None
+    assert shown((await client.get(f"/webhooks/{webhook.id}")).json()) == UNSET
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"headers": {"webhook-id": SECRET}}, "headers"),
+        ({"headers": {"Content-Type": SECRET}}, "headers"),
+        ({"headers": {"Host": SECRET}}, "headers"),
+        ({"headers": {"proxy-authorization": SECRET}}, "headers"),
+        ({"headers": {"transfer-encoding": SECRET}}, "headers"),
+        ({"headers": {"x a": SECRET}}, "headers"),
+        ({"headers": {"x-a": f"{SECRET}\r\nhost: b"}}, "headers"),
+        ({"headers": {"x-a": f" {SECRET}"}}, "headers"),
+        ({"headers": {"x-a": ""}}, "headers"),
+        ({"headers": {f"x-{number}": SECRET for number in range(21)}}, "headers"),
+        ({"headers": {"x-a": SECRET * 400}}, "headers"),
+        ({"headers": {"x-a": [SECRET]}}, "headers.x-a"),
+        ({"headers": SECRET}, "headers"),
+        (
+            {
+                "headers": {"Authorization": SECRET},
+                "authentication": {"type": "bearer", "token": SECRET},
+            },
+            "authentication",
+        ),
+        ({"authentication": SECRET}, "authentication"),
+        ({"authentication": {"type": SECRET}}, "authentication"),
+        ({"authentication": {"type": "bearer", "token": f"a {SECRET}"}}, "authentication.bearer"),
+        (
+            {"authentication": {"type": "basic", "username": f"a:{SECRET}", "password": "b"}},
+            "authentication.basic.username",
+        ),
+        (
+            {"authentication": {"type": "basic", "username": "a", "pasword": SECRET}},
+            "authentication.basic",
+        ),
+        (
+            {"authentication": OAUTH2 | {"tokenUrl": "ftp://login.example.com/"}},
+            "authentication.tokenUrl",
+        ),
+        ({"authentication": OAUTH2 | {"clientSecret": SECRET * 200}}, "authentication.oauth2"),
+        ({"timeoutSeconds": 0}, "timeoutSeconds"),
+        ({"timeoutSeconds": 16}, "timeoutSeconds"),
+        ({"maxInFlight": 9}, "maxInFlight"),
+        ({"maxEventsPerSecond": 0}, "maxEventsPerSecond"),
+    ],
+)
+async def test_an_option_that_is_not_allowed_is_rejected_without_its_value(
+    client: AsyncClient, store: Store, webhook: Webhook, members: dict[str, Any], field: str
+) -> None:
+    for answer in (
+        await client.patch(f"/webhooks/{webhook.id}", json=members),
+        await client.post("/webhooks", json={"url": webhook.url, **members}),
+    ):
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["field"].startswith(field)
+        assert SECRET not in answer.text
+    assert store.webhook(webhook.id).options is None
