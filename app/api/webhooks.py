@@ -67,13 +67,15 @@ async def create_webhook(
         rule = Rule(webhook.id, DEFAULT_RULE, tuple(body.event_types))
         find = services.store.find_covered_rules
         is_covered = bool(await run_in_threadpool(find, webhook.account_id, [rule]))
-    registered = dict(_with_secret(webhook, response))
+    registered = dict(_with_secret(webhook, response, tuple(body.event_types or ()) or None))
     return RegisteredWebhook(**registered, covered_by_grant=is_covered)
 
 
-def _with_secret(webhook: Webhook, response: Response) -> WebhookWithSecret:
+def _with_secret(
+    webhook: Webhook, response: Response, event_types: tuple[str, ...] | None
+) -> WebhookWithSecret:
     response.headers["cache-control"] = "no-store"
-    return WebhookWithSecret.of(webhook, now_ms())
+    return WebhookWithSecret.of(webhook, now_ms(), event_types=event_types)
 
 
 @router.get("", operation_id="listWebhooks", responses=errors(INVALID_REQUEST, FORBIDDEN))
@@ -89,9 +91,13 @@ def list_webhooks(
     of_account = select_account(caller, account_id)
     page = services.store.webhooks(cursor, limit, status=status, of_account=of_account)
     present_ms = now_ms()
-    backlogs = services.store.live_backlogs([webhook.id for webhook in page.items])
+    ids = [webhook.id for webhook in page.items]
+    backlogs, types = services.store.live_backlogs(ids), services.store.default_types(ids)
     items = [
-        WebhookDocument.of(webhook, present_ms, backlogs.get(webhook.id)) for webhook in page.items
+        WebhookDocument.of(
+            webhook, present_ms, backlogs.get(webhook.id), event_types=types.get(webhook.id)
+        )
+        for webhook in page.items
     ]
     return Listing(items=items, next_cursor=page.next_cursor)
 
@@ -105,15 +111,16 @@ def get_webhook(
 
 
 def _document(services: Services, webhook: Webhook) -> WebhookDocument:
-    """Return the document of a webhook, with its live retries. Blocks."""
+    """Return the document of a webhook, with its live retries and event types. Blocks."""
     backlog = services.store.live_backlogs([webhook.id]).get(webhook.id)
-    return WebhookDocument.of(webhook, now_ms(), backlog)
+    types = services.store.default_types([webhook.id]).get(webhook.id)
+    return WebhookDocument.of(webhook, now_ms(), backlog, event_types=types)
 
 
 @router.patch(
     "/{webhook_id}",
     operation_id="updateWebhook",
-    responses=errors(INVALID_REQUEST, URL_REFUSED, NOT_FOUND, MEDIA_TYPE_REFUSED),
+    responses=errors(INVALID_REQUEST, URL_REFUSED, NOT_FOUND, TOO_MANY_RULES, MEDIA_TYPE_REFUSED),
 )
 async def update_webhook(
     webhook_id: str, body: WebhookChange, services: ServicesDependency, caller: CallerDependency
@@ -130,6 +137,7 @@ async def update_webhook(
         description=body.description,
         auto_recovery=body.auto_recovery,
         change_options=body.changed if body.changes_options else None,
+        event_types=body.new_event_types,
     )
     return await run_in_threadpool(_document, services, webhook)
 
@@ -194,7 +202,8 @@ def rotate_secret(
     webhook = webhooks.rotate_secret(
         services, caller, webhook_id, body.secret, body.grace_period_seconds
     )
-    return _with_secret(webhook, response)
+    types = services.store.default_types([webhook.id]).get(webhook.id)
+    return _with_secret(webhook, response, types)
 
 
 @router.get(

@@ -207,6 +207,17 @@ class WebhookChange(EndpointMembers, RequestBody):
     url: str | None = None
     description: Description | None = None
     auto_recovery: bool | None = Field(None, strict=True, description=AUTO_RECOVERY)
+    event_types: list[EventTypeGlob] | None = Field(
+        None,
+        min_length=1,
+        max_length=EVENT_TYPES_MAX,
+        description="Globs of the rule `default`, which keeps its conditions. null deletes it.",
+    )
+
+    @property
+    def new_event_types(self) -> tuple[str, ...] | None:
+        """The event types of the rule `default`: None to keep them, empty to delete the rule."""
+        return tuple(self.event_types or ()) if "event_types" in self.model_fields_set else None
 
     @field_validator("url", "description", mode="before")
     @classmethod

@@ -82,12 +82,15 @@ async def update_webhook(
     description: str | None = None,
     auto_recovery: bool | None = None,
     change_options: Callable[[EndpointOptions], EndpointOptions] | None = None,
+    event_types: Sequence[str] | None = None,
 ) -> Webhook:
     """The changed webhook; with a new URL it is PENDING unless the receiver there passes.
 
+    `event_types` are those of the rule `default`; without any, it is deleted.
+
     Raises:
         InvalidRequest: the changed options are not allowed.
-        UrlRefused, RateLimited.
+        UrlRefused, RateLimited, TooManyRules.
         WebhookNotFound: no such webhook, or it belongs to another account.
     """
     check_and_change = None
@@ -103,6 +106,7 @@ async def update_webhook(
         description=description,
         auto_recovery=auto_recovery,
         change_options=check_and_change,
+        event_types=event_types,
         of_account=caller.account_filter,
     )
     if url is None:

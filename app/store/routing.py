@@ -3,18 +3,20 @@
 `revisions` says how changes are numbered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, select
 
+from app.domain.endpoint_options import EndpointOptions
 from app.domain.model import NewWebhook, Webhook
 from app.domain.routing_changes import RoutingChanges
 from app.domain.rules import DEFAULT_RULE, Rule
+from app.store import webhooks as webhook_table
 from app.store.grants import to_grant
 from app.store.owner_moves import cancel_active_replay
 from app.store.recoveries import delete_recoveries
 from app.store.revisions import FORGOTTEN, ROUTING, count_up, get_revision, purge_deleted
-from app.store.rules import delete_rules_of, store_rule, to_rule
+from app.store.rules import delete_rules_of, set_default_types, store_rule, to_rule
 from app.store.secret_keys import keys_of
 from app.store.tables import grants, rules, webhooks
 from app.store.webhooks import insert_webhook, mark_deleted, to_webhook
@@ -41,6 +43,36 @@ def create_webhook(
     if event_types:
         rule = Rule(webhook.id, DEFAULT_RULE, tuple(event_types))
         store_rule(connection, rule, revision, None if at_most is None else webhook.account_id)
+    return webhook
+
+
+def update_webhook(
+    connection: Connection,
+    webhook_id: str,
+    *,
+    url: str | None = None,
+    description: str | None = None,
+    auto_recovery: bool | None = None,
+    change_options: Callable[[EndpointOptions], EndpointOptions] | None = None,
+    event_types: Sequence[str] | None = None,
+    of_account: str | None = None,
+) -> Webhook:
+    """Change what is not None, as `webhooks.update_webhook` and `rules.set_default_types` do.
+
+    Raises:
+        TooManyRules: see `rules.store_rule`; nothing is changed.
+    """
+    webhook = webhook_table.update_webhook(
+        connection,
+        webhook_id,
+        url=url,
+        description=description,
+        auto_recovery=auto_recovery,
+        change_options=change_options,
+        of_account=of_account,
+    )
+    if event_types is not None:
+        set_default_types(connection, webhook_id, event_types, of_account)
     return webhook
 
 

@@ -5,11 +5,12 @@ routing revision (see `revisions`) and the rule's row until the commit.
 """
 
 import json
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from app.domain.rules import RULES_PER_WEBHOOK_MAX, Rule
+from app.domain.rules import DEFAULT_RULE, RULES_PER_WEBHOOK_MAX, Rule
 from app.store.errors import RuleNotFound, TooManyRules
 from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
 from app.store.revisions import count_up, purge_deleted
@@ -137,6 +138,39 @@ def list_rules(
         query = query.where(rules.c.name > decode_cursor(cursor).id)
     rows = connection.execute(query.order_by(rules.c.name).limit(limit + 1)).all()
     return page_of(rows, limit, to_rule, lambda row: PageCursor(0, row.name))
+
+
+def set_default_types(
+    connection: Connection, webhook_id: str, event_types: Sequence[str], limited_account: str | None
+) -> None:
+    """Give the rule `default` these event types, and keep its conditions; without any, delete it.
+
+    Raises:
+        TooManyRules: see `store_rule`.
+    """
+    revision = count_up(connection)
+    row = _find_row(connection, webhook_id, DEFAULT_RULE)
+    found = None if row is None or row.value is None else to_rule(row)
+    if event_types:
+        where = () if found is None else found.where
+        rule = Rule(webhook_id, DEFAULT_RULE, tuple(event_types), where)
+        store_rule(connection, rule, revision, limited_account)
+    elif found is not None:
+        _update(connection, webhook_id, DEFAULT_RULE, _deleted(revision))
+        purge_deleted(connection, rules)
+
+
+def default_types(
+    connection: Connection, webhook_ids: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """The event types of the rules `default`, by the ids of the webhooks that have one."""
+    query = select(rules).where(
+        rules.c.webhook_id.in_(webhook_ids),
+        rules.c.name == DEFAULT_RULE,
+        rules.c.value.is_not(None),
+    )
+    found = map(to_rule, connection.execute(query))
+    return {rule.webhook_id: rule.event_types for rule in found}
 
 
 def _to_value(rule: Rule) -> str:

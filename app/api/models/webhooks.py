@@ -26,6 +26,7 @@ WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "accountId": "acc_default",
     "url": "https://example.com/hooks",
     "description": "billing",
+    "eventTypes": ["follow.*"],
     "validation": "ping",
     "status": "ENABLED",
     "statusReason": None,
@@ -116,6 +117,9 @@ class WebhookDocument(Document):
     account_id: str
     url: str
     description: str
+    event_types: tuple[str, ...] | None = Field(
+        description="The globs of the rule `default`; null without this rule."
+    )
     validation: Validation
     status: WebhookStatus = Field(description="Events are only sent to an ENABLED webhook.")
     status_reason: str | None = Field(description="Why the webhook is not ENABLED.")
@@ -148,7 +152,14 @@ class WebhookDocument(Document):
     created_at: Moment
 
     @classmethod
-    def of(cls, webhook: Webhook, now_ms: int, backlog: LiveBacklog | None = None) -> Self:
+    def of(
+        cls,
+        webhook: Webhook,
+        now_ms: int,
+        backlog: LiveBacklog | None = None,
+        *,
+        event_types: tuple[str, ...] | None = None,
+    ) -> Self:
         """The document of a webhook as of `now_ms`."""
         signs_twice = len(webhook.secrets_at(now_ms)) > 1
         options = webhook.options or NO_OPTIONS
@@ -158,6 +169,7 @@ class WebhookDocument(Document):
             account_id=webhook.account_id,
             url=webhook.url,
             description=webhook.description,
+            event_types=event_types,
             validation=webhook.validation,
             status=webhook.status,
             status_reason=webhook.status_reason,
@@ -186,9 +198,16 @@ class WebhookWithSecret(WebhookDocument):
     secret: str = Field(repr=False, description="Signs the requests (Standard Webhooks).")
 
     @classmethod
-    def of(cls, webhook: Webhook, now_ms: int, backlog: LiveBacklog | None = None) -> Self:
+    def of(
+        cls,
+        webhook: Webhook,
+        now_ms: int,
+        backlog: LiveBacklog | None = None,
+        *,
+        event_types: tuple[str, ...] | None = None,
+    ) -> Self:
         """The document of a webhook, secret included."""
-        document = WebhookDocument.of(webhook, now_ms, backlog)
+        document = WebhookDocument.of(webhook, now_ms, backlog, event_types=event_types)
         return cls(**dict(document), secret=webhook.secret)
 
 

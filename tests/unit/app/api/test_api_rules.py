@@ -184,3 +184,62 @@ async def test_rules_of_a_deleted_webhook_are_gone(
         await client.put(path(webhook, "one"), json=RULE),
     ]
     assert [answer.status_code for answer in answers] == [404, 404, 404]
+
+
+async def test_event_types_of_a_webhook_are_those_of_its_default_rule(
+    developers_client: AsyncClient, store: Store, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    async def change(event_types: list[str] | None) -> Any:
+        answer = await developers_client.patch(
+            f"/webhooks/{webhook.id}", json={"eventTypes": event_types}
+        )
+        assert answer.status_code == 200
+        return answer.json()["eventTypes"]
+
+    async def listed() -> Any:
+        (found,) = (await developers_client.get("/webhooks")).json()["items"]
+        assert found == (await developers_client.get(f"/webhooks/{webhook.id}")).json()
+        return found["eventTypes"]
+
+    assert await listed() is None
+    assert await change(["follow.*", "dm.sent"]) == ["follow.*", "dm.sent"]
+    assert store.rule(webhook.id, "default") == Rule(webhook.id, "default", ("follow.*", "dm.sent"))
+    await developers_client.put(path(webhook, "default"), json=RULE)
+    await developers_client.patch(f"/webhooks/{webhook.id}", json={"description": "kept"})
+    assert await listed() == ["follow.*"]
+    # Its conditions stay.
+    await change(["dm.*"])
+    assert store.rule(webhook.id, "default").where == (("data.userId", "42"),)
+    before = store.routing_changes(0).revision
+    assert await change(None) is None
+    assert store.routing_changes(before).gone_rules == ((webhook.id, "default"),)
+    assert await listed() is None
+    assert await change(None) is None
+    rotated = await developers_client.post(f"/webhooks/{webhook.id}/secret/rotate")
+    assert rotated.json()["eventTypes"] is None
+    registered = {"url": receiver.url, "eventTypes": ["a.*"]}
+    made = await developers_client.post("/webhooks", json=registered)
+    assert made.json()["eventTypes"] == ["a.*"]
+
+
+@pytest.mark.parametrize("event_types", [[], "a", [""], ["a b"], ["a"] * 51])
+async def test_event_types_that_are_not_allowed_are_rejected(
+    developers_client: AsyncClient, webhook: Webhook, event_types: Any
+) -> None:
+    answer = await developers_client.patch(
+        f"/webhooks/{webhook.id}", json={"description": "new", "eventTypes": event_types}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["field"].startswith("eventTypes")
+
+
+async def test_event_types_beyond_the_limits_of_rules_change_nothing(
+    developers_client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    for number in range(20):
+        store.put_rule(Rule(webhook.id, f"rule-{number}", (f"type.{number}",)))
+    answer = await developers_client.patch(
+        f"/webhooks/{webhook.id}", json={"description": "new", "eventTypes": ["other.*"]}
+    )
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:rewind:problem:too-many-rules")
+    assert store.webhook(webhook.id) == webhook

@@ -28,8 +28,8 @@ async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
         *("id", "accountId", "url", "description", "validation", "status", "statusReason"),
         *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
         *("health", "autoRecovery", "liveRetries", "coveredByGrant"),
-        *("health", "liveRetries", "coveredByGrant", "headerNames", "authentication"),
-        *("timeoutSeconds", "maxEventsPerSecond", "maxInFlight"),
+        *("headerNames", "authentication"),
+        *("timeoutSeconds", "maxEventsPerSecond", "maxInFlight", "eventTypes"),
     }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])
