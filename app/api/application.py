@@ -17,6 +17,7 @@ from app.api import (
     replay_progress,
     replays,
     restorations,
+    rule_matches,
     rules,
     twitter,
     webhooks,
@@ -31,6 +32,7 @@ from app.services.single_flight import SingleFlight
 
 ROUTES: Final = (
     webhooks,
+    rule_matches,
     rules,
     grants,
     replays,

@@ -6,7 +6,7 @@ import pytest
 from annotated_types import MaxLen, MinLen
 from pydantic import BaseModel
 
-from app.api.models.rules import RuleRequest
+from app.api.models.rules import RuleRequest, SampleMatchDocument
 from app.api.models.webhooks import MissedHourDocument, StatisticsDocument, TrialDocument
 from app.delivery.attempt import batch_message
 from app.domain.delivery import LiveOutcome
@@ -62,6 +62,7 @@ def test_every_member_of_a_body_is_documented(
 @pytest.mark.parametrize(
     ("heading", "model"),
     [
+        ("### Testing rules", SampleMatchDocument),
         ("## Test deliveries", TrialDocument),
         ("## Statistics", StatisticsDocument),
         ("## Missed events", MissedHourDocument),

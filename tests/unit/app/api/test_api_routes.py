@@ -44,6 +44,7 @@ OPERATORS_ALONE = {
 BODIES: dict[str, Any] = {
     "updateWebhook": {"description": "new"},
     "putRule": {"eventTypes": ["*"]},
+    "matchRules": {"type": "a.b", "data": {}},
 }
 """What a request must bring to be refused for its id and nothing else."""
 

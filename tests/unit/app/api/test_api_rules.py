@@ -19,6 +19,10 @@ def path(webhook: Webhook, name: str = "") -> str:
     return f"/webhooks/{webhook.id}/rules" + (f"/{name}" if name else "")
 
 
+def matches_path(webhook: Webhook) -> str:
+    return f"/webhooks/{webhook.id}/rule-matches"
+
+
 async def test_a_rule_is_created_replaced_and_deleted(
     developers_client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
@@ -243,3 +247,57 @@ async def test_event_types_beyond_the_limits_of_rules_change_nothing(
     )
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:rewind:problem:too-many-rules")
     assert store.webhook(webhook.id) == webhook
+
+
+async def test_a_sample_event_is_compared_with_rules_and_grants(
+    developers_client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    async def match(**members: Any) -> tuple[list[str], bool, bool]:
+        answer = await developers_client.post(matches_path(webhook), json=members)
+        assert answer.status_code == 200, answer.text
+        document = answer.json()
+        return tuple(
+            document.pop(name) for name in ("matchingRules", "coveredByGrant", "isAddressed")
+        )
+
+    event = {"type": "follow.created", "data": {"userId": "42", "number": 42}}
+    assert await match(**event) == ([], False, False)
+    for name, types, where in (
+        ("user", ("follow.*",), (("data.userId", "42"),)),
+        ("any", ("*",), ()),
+        ("number", ("*",), (("data.number", "42"),)),
+        ("time", ("*",), (("time", "2026-11-21T08:00:00.000Z"),)),
+    ):
+        store.put_rule(Rule(webhook.id, name, types, where))
+    assert await match(**event) == (["any", "user"], False, False)
+    account = webhook.account_id
+    assert await match(**event, accountId=account) == (["any", "user"], True, True)
+    assert await match(**event, accountId="acc_other") == (["any", "user"], False, False)
+    store.put_grant(Grant(account, "user-42", ("*",), (("data.userId", "42"),)))
+    assert await match(**event) == (["any", "user"], True, True)
+    # What a receiver gets is accepted as it is.
+    received = {"id": "evt_1", "type": "dm.sent", "time": "2026-11-21T08:00:00Z", "data": {}}
+    assert await match(**received) == (["any", "time"], False, False)
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"data": {}}, "type"),
+        ({"type": "a", "data": []}, "data"),
+        ({"type": "a b", "data": {}}, "type"),
+        ({"type": "a", "data": {}, "other": 1}, "other"),
+    ],
+)
+async def test_a_sample_that_is_no_event_is_rejected(
+    developers_client: AsyncClient, webhook: Webhook, members: dict[str, Any], field: str
+) -> None:
+    answer = await developers_client.post(matches_path(webhook), json=members)
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+async def test_rules_of_other_accounts_cannot_be_tested(
+    others_client: AsyncClient, webhook: Webhook
+) -> None:
+    answer = await others_client.post(matches_path(webhook), json={"type": "a", "data": {}})
+    assert answer.status_code == 404
