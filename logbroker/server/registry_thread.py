@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from logbroker.errors import RequestRefused
 from logbroker.server.connection import Connection
 from logbroker.server.loop import SocketLoop
 from logbroker.server.worker_pool import WorkerPool
@@ -34,13 +35,13 @@ class RegistryThread:
     ) -> None:
         """Run `call` on the thread, then `done` with its result on the loop's thread.
 
-        Expected errors are results. Any other error is a defect: it closes only the
-        connection of the request.
+        Expected errors are results, a `RequestRefused` among them. Any other error is a defect: it
+        closes only the connection of the request.
         """
 
-        def finish(result: T | Exception) -> None:
+        def finish(result: Any) -> None:
             try:
-                if isinstance(result, Exception):
+                if isinstance(result, Exception) and not isinstance(result, RequestRefused):
                     raise result
                 done(result)
             except Exception:

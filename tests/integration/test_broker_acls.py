@@ -1,6 +1,8 @@
 """Stock clients are held to the broker's access control lists, as Kafka does."""
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -28,12 +30,18 @@ from kafka.admin import (
 )
 from kafka.admin import ResourceType as PythonResourceType
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
-from kafka.protocol.admin.acl import DescribeAclsRequest, DescribeAclsResponse
+from kafka.protocol.admin.acl import (
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from kafka.protocol.admin.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.admin.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.broker_thread import BrokerThread
 from tests.support.kafka.guarded_broker import (
     ADMIN_HOST,
     ANONYMOUS,
@@ -57,6 +65,15 @@ TOPIC_FORBIDDEN, GROUP_FORBIDDEN, CLUSTER_FORBIDDEN = 29, 30, 31
 SECURITY_DISABLED = 54
 
 EVERY_TOPIC_ACL = acl_filter(TOPIC)
+ANY_FILTER = DeleteAclsRequest.DeleteAclsFilter(
+    resource_type_filter=1,
+    resource_name_filter=None,
+    pattern_type_filter=1,
+    principal_filter=None,
+    host_filter=None,
+    operation=1,
+    permission_type=1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +191,19 @@ def test_without_an_authorizer_acls_are_refused(broker: GuardedBroker, tmp_path:
         assert describe_code(open_broker.bootstrap_servers) == SECURITY_DISABLED
         (created,) = admin.create_acls([acl(TOPIC, "*", READ)]).values()
         assert refused(created) == SECURITY_DISABLED
+        (deleted,) = admin.delete_acls([EVERY_TOPIC_ACL]).values()
+        assert refused(deleted) == SECURITY_DISABLED
+        assert "request failed" not in open_broker.output
+
+
+def test_a_refused_acl_request_keeps_no_connection_in_memory(tmp_path: Any) -> None:
+    with BrokerThread(tmp_path / "log", "PLAINTEXT") as open_broker:
+        with RawConnection(open_broker.bootstrap("PLAINTEXT")) as connection:
+            request = DeleteAclsRequest(filters=[ANY_FILTER])
+            (result,) = connection.ask(request, DeleteAclsResponse, 3).filter_results
+            assert result.error_code == SECURITY_DISABLED
+            (served,) = map(weakref.ref, open_broker.connections("PLAINTEXT"))
+        until(lambda: (gc.collect(), served())[1] is None, "the connection is freed")
 
 
 def test_a_client_writes_only_what_it_may(broker: GuardedBroker, topic: str) -> None:

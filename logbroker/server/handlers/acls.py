@@ -30,7 +30,7 @@ from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
 from logbroker.wire.error_codes import code_and_message
 
-NO_AUTHORIZER: Final = SecurityDisabled("the broker has no authorizer; start it with --authorizer")
+NO_AUTHORIZER: Final = "the broker has no authorizer; start it with --authorizer"
 
 _Resource = DescribeAclsResponse.DescribeAclsResource
 _Deleted = DeleteAclsResponse.DeleteAclsFilterResult
@@ -58,7 +58,7 @@ class AclHandlers:
         refusal: RequestRefused | None = None
         try:
             if not self._is_enabled:
-                raise NO_AUTHORIZER
+                raise SecurityDisabled(NO_AUTHORIZER)
             wanted = _filter(request.resource_type_filter, request.resource_name_filter, request)
             found = sort_acls(filter(wanted.matches, self._partitions.view.acls.acls))
         except RequestRefused as error:
@@ -133,7 +133,7 @@ class AclHandlers:
 
     def _change(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> RequestRefused | None:
         if not self._is_enabled:
-            return NO_AUTHORIZER
+            return SecurityDisabled(NO_AUTHORIZER)
         try:
             self._registry.change_acls(change)
         except RequestRefused as refusal:
@@ -143,7 +143,7 @@ class AclHandlers:
     def _parse(self, creation: Any) -> Acl | RequestRefused:
         try:
             if not self._is_enabled:
-                raise NO_AUTHORIZER
+                raise SecurityDisabled(NO_AUTHORIZER)
             acl = Acl(
                 _member(AclResourceType, creation.resource_type),
                 creation.resource_name,
