@@ -69,7 +69,7 @@ def add_tallies(connection: Connection, counted: Sequence[CountedTally], *, orig
 
 
 def _earlier(old: ColumnElement[int], new: ColumnElement[int]) -> ColumnElement[int]:
-    """The smaller of two times, of which 0 is none."""
+    """Return the smaller of two times, where 0 means no time."""
     return case((old == _ZERO, new), (new == _ZERO, old), (old < new, old), else_=new)
 
 
