@@ -5,8 +5,8 @@ from alembic import op
 
 from migrations.resumable import add_column
 
-revision = "0015"
-down_revision = "0014"
+revision = "0016"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 
