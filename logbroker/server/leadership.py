@@ -125,7 +125,9 @@ class PartitionLeadership:
             NewLog(topic.name, number, topic.topic_id, config)
             for topic, config in self._changed
             for number in range(topic.partitions)
-            if (topic.name, number) not in self._logs.logs and self._is_leader(view, topic, number)
+            if (key := (topic.name, number)) not in self._logs.logs
+            and key not in self._logs.unopened
+            and self._is_leader(view, topic, number)
         ]
         self._disk = disk = _DiskChanges(deleted, missing)
         return (lambda: self._change_disk(disk)) if deleted or missing else None
@@ -184,7 +186,8 @@ class PartitionLeadership:
     def _apply_topic(self, view: ClusterView, topic: Topic, config: LogConfig) -> None:
         for number in range(topic.partitions):
             partition = self._partitions.find(topic.name, number)
-            created = self._disk.created.get((topic.name, number))
+            key = topic.name, number
+            created = self._logs.unopened.get(key) or self._disk.created.get(key)
             if not self._is_leader(view, topic, number):
                 self._resign(topic, number)
             elif isinstance(created, StorageFailed):

@@ -92,6 +92,10 @@ class LogDirectory:
     def __init__(self, path: Path, lock_descriptor: int) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.unopened: dict[TopicPartition, StorageFailed] = {}
+        """The logs that could not be opened, and why; their files are kept."""
+        self._unopened_points: dict[TopicPartition, int] = {}
+        self._unopened_starts: dict[TopicPartition, int] = {}
         self.recovery = Recovery()
         self._lock_descriptor = lock_descriptor
         self._recovery_points = OffsetCheckpoint(path / "recovery-point-offset-checkpoint")
@@ -146,11 +150,12 @@ class LogDirectory:
         """Open the logs of all topics that `owner_of` finds; remove all other folders.
 
         Folders of `unreadable` topics are kept. Logs that were not closed cleanly are recovered,
-        with one log line each.
+        with one log line each. A log that the disk cannot read or recover is in `unopened`, and
+        checkpoints that cannot be written are logged, so that the others are served.
 
         Raises:
             ConfigurationError: a checkpoint or the topic id of a folder is invalid.
-            OSError: a disk operation failed.
+            OSError: the directory or a checkpoint cannot be read.
         """
         start_s = time.monotonic()
         is_clean = self._remove_clean_marker()
@@ -163,20 +168,32 @@ class LogDirectory:
                 shutil.rmtree(folder)
             elif (name := _FOLDER_NAME.fullmatch(folder.name)) and folder.is_dir():
                 key = name[1], int(name[2])
-                config = self._config_of(folder, key, owner_of, unreadable)
-                if config is not None:
-                    known = KnownOffsets(
-                        recovery_points.get(key, 0),
-                        log_starts.get(key, 0),
-                        dense_from=recovery_points.get(key, unknown_dense_from),
-                    )
-                    loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
-                    self.logs[key] = PartitionLog(folder, *key, config, loaded)
+                known = KnownOffsets(
+                    recovery_points.get(key, 0),
+                    log_starts.get(key, 0),
+                    dense_from=recovery_points.get(key, unknown_dense_from),
+                )
+                try:
+                    config = self._config_of(folder, key, owner_of, unreadable)
+                    if config is not None:
+                        loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
+                        self.logs[key] = PartitionLog(folder, *key, config, loaded)
+                except OSError as cause:
+                    self.unopened[key] = StorageFailed(f"{folder.name} cannot be opened: {cause}")
+                    _log.error("%s", self.unopened[key])
+        self._unopened_points = _only(recovery_points, self.unopened)
+        self._unopened_starts = _only(log_starts, self.unopened)
         self._cleaned_written = self._cleaned.read()
         self.cleaned_until = {
-            key: offset for key, offset in self._cleaned_written.items() if key in self.logs
+            key: offset
+            for key, offset in self._cleaned_written.items()
+            if key in self.logs or key in self.unopened
         }
-        self.write_checkpoints()
+        try:
+            self.write_checkpoints()
+        except StorageFailed as failure:
+            # The earlier ones are still valid; a full disk must not keep a broker from serving.
+            _log.error("%s", failure)
         self.recovery = self.recovery._replace(seconds=time.monotonic() - start_s)
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig) -> PartitionLog:
@@ -239,8 +256,8 @@ class LogDirectory:
         with self._checkpointing:
             forgotten = list(self._deleted)
             logs = list(self.logs.copy().items())
-            flushed = {key: log.high_watermark for key, log in logs}
-            starts = {
+            flushed = self._unopened_points | {key: log.high_watermark for key, log in logs}
+            starts = self._unopened_starts | {
                 key: log.log_start_offset
                 for key, log in logs
                 if log.log_start_offset > log.segments[0].base_offset
@@ -258,7 +275,7 @@ class LogDirectory:
             self._deleted.difference_update(forgotten)
 
     def close(self) -> None:
-        """Close every log; after a clean close, the next start needs no recovery.
+        """Close every log; after a clean close of all, the next start needs no recovery.
 
         Raises:
             StorageFailed: a log could not be closed; the others are closed.
@@ -268,6 +285,8 @@ class LogDirectory:
             self.write_checkpoints()
             if failures:
                 raise failures[0]
+            if self.unopened:
+                return  # the next start recovers all logs, also these
             replace_file(self.path / CLEAN_MARKER_NAME, CLEAN_MARKER)
         finally:
             self.release()
@@ -347,6 +366,12 @@ class LogDirectory:
         log.discard()
         self._deleted.add(key)
         return log
+
+
+def _only(
+    offsets: dict[TopicPartition, int], keys: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    return {key: offset for key, offset in offsets.items() if key in keys}
 
 
 def _renamed_to_delete(folder: Path, key: TopicPartition) -> Path:

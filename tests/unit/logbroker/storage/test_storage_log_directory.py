@@ -210,6 +210,47 @@ def test_other_files_are_ignored(tmp_path: Path) -> None:
     assert (tmp_path / "registry.json").exists()
 
 
+def test_a_log_that_cannot_be_opened_does_not_keep_others_from_being_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = filled(tmp_path)
+    values = values_of(directory.logs["b-1", 0])
+    directory.close()
+    epochs = tmp_path / "a-0" / "leader-epoch-checkpoint"
+    good = epochs.read_bytes()
+    epochs.unlink()
+    epochs.mkdir()
+
+    directory = opened(tmp_path)
+    assert list(directory.unopened) == [("a", 0)]
+    assert "a-0 cannot be opened" in caplog.text
+    assert sorted(directory.logs) == [("a", 1), ("b-1", 0)]
+    assert values_of(directory.logs["b-1", 0]) == values
+    directory.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert "a 0 4" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+    epochs.rmdir()
+    epochs.write_bytes(good)
+    directory = opened(tmp_path)
+    assert directory.unopened == {}
+    assert directory.logs["a", 0].high_watermark == 4
+    directory.close()
+
+
+def test_logs_are_opened_although_checkpoints_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed(filled(tmp_path))
+    obstacle = tmp_path / "recovery-point-offset-checkpoint.tmp"
+    obstacle.mkdir()
+    directory = opened(tmp_path)
+    assert sorted(directory.logs) == [("a", 0), ("a", 1), ("b-1", 0)]
+    assert "checkpoints cannot be written" in caplog.text
+    obstacle.rmdir()
+    directory.close()
+
+
 def test_logs_created_together_fail_independently(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     (tmp_path / "a-3").mkdir()
