@@ -62,7 +62,7 @@ unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
 
 T := tests/unit
 unit: $(VENV)/.compiled  ## Test without starting a process: all, or a part with T=path
-	$(BIN)/python -m pytest -n 2 -m "not processes and not long" $(T)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not processes and not long" $(T)
 
 test: $(VENV)/.compiled services  ## Install what the tests need, then run all but the long ones
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long"

@@ -17,7 +17,7 @@ from app.log.group_position import Committed, GroupPosition, fetch_positions
 from app.log.unreadable import PartitionReads, log_unreadable
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 
 T = TypeVar("T")
 

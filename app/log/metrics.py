@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.log.unreadable import log_unreadable
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 
 STALLED: Final = "rewind_log_stalled_partitions"
 

@@ -14,7 +14,7 @@ from app.log.event import LoggedEvent, account_of, header_text, is_presentable
 from app.log.unreadable import log_unreadable
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 
 _WAIT_S: Final = 0.2
 """The longest time that a read blocks, and so the delay of a stop."""

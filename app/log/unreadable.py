@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.client.stalls import INSPECT_AFTER_S, STALLED_AFTER_S, StallDetector
 
 _log: Final = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from logbroker.client.properties import (
     PLACEHOLDER_SERVERS,
     PropertyRules,
 )
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.client.stalls import INSPECT_AFTER_S
 from logbroker.errors import LogbrokerError
 

@@ -7,8 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from logbroker.client.librdkafka import RepeatFilter
-from logbroker.client.raw.parsing.metadata import TopicPartition
-from logbroker.client.raw.unreadable_batches import Inspection, SkippedBatch, inspect_log
+from logbroker.client.skipped_batches import Inspection, SkippedBatch
 from logbroker.errors import LogbrokerError
 
 DATA_ERRORS: Final = frozenset(
@@ -41,12 +40,12 @@ class BatchSkipper:
         self,
         properties: Mapping[str, str],
         on_skipped: Callable[[SkippedBatch], object],
-        inspect: Callable[..., Inspection] = inspect_log,
+        inspect: Callable[..., Inspection] | None = None,
     ) -> None:
         self._properties = properties
         self._on_skipped = on_skipped
         self._inspect = inspect
-        self._rejections: dict[TopicPartition, tuple[int, int]] = {}
+        self._rejections: dict[tuple[str, int], tuple[int, int]] = {}
         self._failures = RepeatFilter()
 
     def skip_unreadable(
@@ -63,7 +62,7 @@ class BatchSkipper:
         `error` is what the client reported there; without one, it received nothing. None means that
         the log does not answer or cannot be inspected.
         """
-        tp = TopicPartition(topic, partition)
+        tp = topic, partition
         rejected = None
         if error is not None:
             offset, count = self._rejections.get(tp, (position, 0))
@@ -71,8 +70,9 @@ class BatchSkipper:
             self._rejections[tp] = position, count
             if count >= REJECTIONS_MAX:
                 rejected = error.str()
+        inspect = self._inspect or _imported_inspect_log()
         try:
-            found = self._inspect(self._properties, tp, position, until=until, rejected=rejected)
+            found = inspect(self._properties, tp, position, until=until, rejected=rejected)
         except LogbrokerError as failure:
             if self._failures.pass_if_new(str(failure)) is not None:
                 _log.warning(
@@ -87,3 +87,10 @@ class BatchSkipper:
 def position_after(found: Inspection | None, position: int) -> int:
     """Return the offset at which to continue after an inspection of `position`."""
     return found.unreadable[-1].end if found is not None and found.unreadable else position
+
+
+def _imported_inspect_log() -> Callable[..., Inspection]:
+    """Import the search for unreadable batches, and with it kafka-python, at the first one."""
+    from logbroker.client.raw.unreadable_batches import inspect_log
+
+    return inspect_log

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.errors import FetchFailed
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.client.stalls import INSPECT_AFTER_S, StallDetector
 from logbroker.registry.zookeeper.lease import SessionLease
 

@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.mirror.clients import CLIENT_LOG, error_callback
 from logbroker.mirror.domain.partitions import TopicAndPartition
 from logbroker.mirror.metrics import MirrorCounts

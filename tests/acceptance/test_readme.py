@@ -113,10 +113,9 @@ def recipe(target: str) -> list[str]:
     return [line.replace(".venv/bin/", f"{PROGRAMS}/") for line in lines if "/bin/" in line]
 
 
-@pytest.mark.parametrize("options", ["--events 1200", pytest.param("", marks=pytest.mark.long)])
-def test_make_demo(terminal: Terminal, options: str) -> None:
+def test_make_demo(terminal: Terminal) -> None:
     (line,) = recipe("demo")
-    completed = terminal.run(f"{line} {options}")
+    completed = terminal.run(f"{line} --events 1200")
     assert "missing 0, duplicate 0" in completed.stderr
     assert "curl" in completed.stdout
 
@@ -171,9 +170,9 @@ def test_using_it(terminal: Terminal) -> None:
     }
     (line,) = recipe("up")
     service = terminal.serve(line, "rewind ready on ")
-    answer = httpx.get(f"http://127.0.0.1:{port}/readyz")
+    answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=DEADLINE_S)
     assert answer.status_code == 200
-    assert httpx.get(f"http://127.0.0.1:{port}/openapi.json").status_code == 200
+    assert httpx.get(f"http://127.0.0.1:{port}/openapi.json", timeout=DEADLINE_S).status_code == 200
 
     heard = terminal.folder / "heard.txt"
     listen = command("rewind listen").replace("9000", str(receiver_port)) + f" >> {heard}"
@@ -209,7 +208,11 @@ def test_using_it(terminal: Terminal) -> None:
     terminal.run(command("rewind accounts create"))
     terminal.run(command("rewind grants put"))
     key = terminal.run(command("rewind keys create")).stdout.strip()
-    own = httpx.get(f"http://127.0.0.1:{port}/webhooks", headers={"authorization": f"Bearer {key}"})
+    own = httpx.get(
+        f"http://127.0.0.1:{port}/webhooks",
+        headers={"authorization": f"Bearer {key}"},
+        timeout=DEADLINE_S,
+    )
     assert (own.status_code, own.json()["items"]) == (200, [])
 
     assert listener.stop(signal.SIGINT) == 0
@@ -318,7 +321,12 @@ def test_beyond_one_machine(terminal: Terminal, mariadb: MariaDbServer, tmp_path
         api = terminal.serve(filled_in("rewind api"), "rewind api ready on ")
         worker = terminal.serve(filled_in("rewind worker"), "rewind worker ready")
         live = terminal.serve(filled_in("rewind live"), "rewind live ready")
-        until(lambda: httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200, "readiness")
+        until(
+            lambda: (
+                httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=DEADLINE_S).status_code == 200
+            ),
+            "readiness",
+        )
         assert live.stop() == 0
         assert worker.stop() == 0
         assert api.stop() == 0
@@ -334,7 +342,7 @@ def test_two_data_centres_audit_and_avro(terminal: Terminal, tmp_path: Path) -> 
     registry = terminal.serve(
         _replaced(command("logbroker registry"), ports), "logbroker registry ready on "
     )
-    subjects = httpx.get(f"http://127.0.0.1:{ports['8081']}/subjects")
+    subjects = httpx.get(f"http://127.0.0.1:{ports['8081']}/subjects", timeout=DEADLINE_S)
     assert (subjects.status_code, subjects.json()) == (200, [])
 
     with BrokerProcess(tmp_path / "west", port=int(ports["9192"])).serve() as west:

@@ -191,7 +191,7 @@ def publish_privately(scene: ConsoleScene, webhook: Webhook) -> None:
     events = [private_event(number) | {"time": time} for number in range(10, 13)]
     events[1]["accountId"] = webhook.account_id
     events[2]["webhookId"] = webhook.id
-    answer = httpx.post(f"{scene.origin}/events", json=events, headers=headers)
+    answer = httpx.post(f"{scene.origin}/events", json=events, headers=headers, timeout=DEADLINE_S)
     assert answer.status_code == 202, answer.text
 
 

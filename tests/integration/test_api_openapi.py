@@ -22,6 +22,7 @@ from tests.support.database.migrated import make_migrated
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.long
 
@@ -86,7 +87,9 @@ def test_the_api_conforms_to_its_openapi_document(
     with closing(Store.open(database)) as store:
         _, token = issue_key(store, "somebody", scope, "")
     description = tmp_path / "openapi.json"
-    with httpx.Client(base_url=api_url, headers={"authorization": f"Bearer {token}"}) as client:
+    with httpx.Client(
+        base_url=api_url, headers={"authorization": f"Bearer {token}"}, timeout=DEADLINE_S
+    ) as client:
         description.write_text(json.dumps(_narrowed(client, receiver.url)))
     done = subprocess.run(
         [

@@ -16,7 +16,7 @@ from app.domain.accounts import Scope
 from app.domain.model import Counts, NewReplay, NewWebhook, OffsetRange, Replay, Window
 from app.services.progress_watch import STREAMS_PER_KEY_MAX
 from app.webhooks.signing import new_secret
-from tests.support.processes.waiting import until
+from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.api_process import ApiProcess
 
 pytestmark = pytest.mark.long
@@ -148,7 +148,7 @@ def test_a_stream_of_another_account_is_not_found(api: ApiProcess) -> None:
     acme = account_of(api, "acme")
     with watched(developer, queued(api, acme).id) as stream:
         assert next(stream).document["accountId"] == acme
-    unauthenticated = httpx.get(f"{api.url}/replays/{queued(api).id}/progress")
+    unauthenticated = httpx.get(f"{api.url}/replays/{queued(api).id}/progress", timeout=DEADLINE_S)
     assert unauthenticated.status_code == 401
 
 

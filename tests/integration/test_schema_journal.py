@@ -157,8 +157,8 @@ def test_a_broker_killed_midway_loses_and_repeats_nothing(
 def test_without_the_log_reads_work_and_writes_fail(
     own_broker: BrokerProcess, opened: ExitStack
 ) -> None:
+    registry_at(opened, own_broker.bootstrap_servers).register("s", INT)
     registry = registry_at(opened, own_broker.bootstrap_servers, timeout_s=2.0)
-    registry.register("s", INT)
     own_broker.kill()
     with pytest.raises(StoreUnavailable):
         registry.register("s", LONG)

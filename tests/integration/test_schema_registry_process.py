@@ -14,7 +14,7 @@ import pytest
 from tests.support.http.certificates import self_signed
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.logbroker_command import logbroker_command
-from tests.support.processes.waiting import until
+from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.schemas.registry_process import RegistryProcess
 
 pytestmark = pytest.mark.long
@@ -167,10 +167,13 @@ def test_users_and_certificates_of_clients_over_tls(tmp_path: Path, broker: Brok
     with RegistryProcess(tmp_path, broker.bootstrap_servers, "tls", *options) as registry:
         registry.serve()
         url = registry.url.replace("http://", "https://")
-        with pytest.raises(httpx.TransportError), httpx.Client(verify=trust) as without_certificate:
+        with (
+            pytest.raises(httpx.TransportError),
+            httpx.Client(verify=trust, timeout=DEADLINE_S) as without_certificate,
+        ):
             without_certificate.get(f"{url}/subjects")
         trust.load_cert_chain(others.certificate, others.key)
-        with httpx.Client(verify=trust, base_url=url) as https:
+        with httpx.Client(verify=trust, base_url=url, timeout=DEADLINE_S) as https:
             assert https.get("/subjects").status_code == 401
             assert https.get("/metrics").status_code == 401
             assert https.get("/readyz").status_code == 200

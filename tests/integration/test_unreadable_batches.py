@@ -16,7 +16,8 @@ from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.audit.audit_log import AuditLog
 from logbroker.client.errors import FetchFailed
 from logbroker.client.raw import TopicPartition
-from logbroker.client.raw.unreadable_batches import SkippedBatch, inspect_log
+from logbroker.client.raw.unreadable_batches import inspect_log
+from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.records.record import NewRecord, encode_batch
 from logbroker.registry.zookeeper.lease import SessionLease

@@ -8,8 +8,8 @@ from typing import Final
 
 from hypothesis import settings
 
-QUICK: Final = 10
-THOROUGH: Final = 30
+QUICK: Final = 7
+THOROUGH: Final = 21
 
 
 def register_profiles() -> None:

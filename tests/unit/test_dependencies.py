@@ -4,6 +4,8 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -61,9 +63,16 @@ def imported(package: str) -> set[str]:
     return found - OURS - set(sys.stdlib_module_names)
 
 
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Return the installed distributions by the names of their packages."""
+    return packages_distributions()
+
+
+@pytest.mark.xdist_group("dependencies")
 @pytest.mark.parametrize("package", EXTRAS_OF)
 def test_a_product_declares_the_packages_it_imports(package: str) -> None:
-    distributions = packages_distributions()
+    distributions = _distributions()
     available = declared(EXTRAS_OF[package])
     missing = set()
     for name in imported(package):

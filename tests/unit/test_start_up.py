@@ -112,6 +112,19 @@ def test_a_lone_broker_is_ready_without_what_others_need(tmp_path: Path) -> None
     assert imported & (HEAVY | {"asyncio", "confluent_kafka"}) == {"kafka"}
 
 
+@pytest.mark.processes
+def test_servers_of_the_service_start_without_what_unreadable_batches_need() -> None:
+    program = "import app.api.application, app.live.server, app.replay_workers.server, sys;"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{program} print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = set(run.stdout.split())
+    assert modules & HEAVY == {"fastapi", "prometheus_client", "pydantic", "sqlalchemy"}
+
+
 def _imported(line: str) -> str:
     """The module that a line of `-X importtime` is about."""
     return line.rpartition("|")[2].strip()

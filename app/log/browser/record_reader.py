@@ -21,7 +21,7 @@ from app.log.reader import reader_configuration
 from app.log.unreadable import log_unreadable
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import readable_headers
-from logbroker.client.raw.unreadable_batches import SkippedBatch
+from logbroker.client.skipped_batches import SkippedBatch
 
 _WAIT_S: Final = 0.1
 _AT_ONCE: Final = 500

@@ -7,12 +7,13 @@ looks for the next one.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from logbroker.client.raw.cluster import RawCluster
 from logbroker.client.raw.parsing.first_batch import FirstBatch, check_first_batch
 from logbroker.client.raw.parsing.metadata import LATEST, TopicPartition
 from logbroker.client.raw.single_fetch import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, fetch_once
+from logbroker.client.skipped_batches import Inspection, SkippedBatch
 from logbroker.wire.fetch_client import FetchedPartition
 
 TIMEOUT_S: Final = 5.0
@@ -29,32 +30,9 @@ _STEPS_ONE_BY_ONE: Final = 512
 that is readable is missed; further on, the distance doubles."""
 
 
-class SkippedBatch(NamedTuple):
-    """The offsets `[start, end)` of a partition, which cannot be read, and the reason."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    reason: str
-
-    @property
-    def offsets(self) -> int:
-        """The number of offsets; how many records they held is unknown."""
-        return self.end - self.start
-
-
-class Inspection(NamedTuple):
-    """What is at an offset: batches that cannot be read, one after the other, and what follows."""
-
-    unreadable: tuple[SkippedBatch, ...]
-    has_records: bool
-    """Whether a consumer can get a record after them now."""
-
-
 def inspect_log(
     properties: Mapping[str, str],
-    tp: TopicPartition,
+    tp: tuple[str, int],
     offset: int,
     *,
     until: int | None = None,

@@ -21,7 +21,7 @@ from tests.support.database.migrated import make_migrated
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.ports import free_port
 from tests.support.processes.server_process import ServerProcess
-from tests.support.processes.waiting import until
+from tests.support.processes.waiting import DEADLINE_S, until
 
 RUN = """
 import os, sys
@@ -71,7 +71,7 @@ def test_metrics_are_shown_where_a_port_is_set(tmp_path: Path) -> None:
     port = free_port()
     with worker(tmp_path, REWIND_WORKER_METRICS_PORT=str(port)) as process:
         process.start(READY)
-        page = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=DEADLINE_S).text
     assert "rewind_worker_jobs_running 0.0" in page
 
 

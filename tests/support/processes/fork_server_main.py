@@ -28,6 +28,7 @@ LOADED_WHEN_RUN: Final = (
     "app.live.server",
     "app.replay_workers.server",
     "alembic.command",
+    "logbroker.client.raw.unreadable_batches",
     "logbroker.mirror.clients",
     "logbroker.mirror.metrics",
     "logbroker.mirror.mirror",

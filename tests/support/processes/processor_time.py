@@ -27,24 +27,25 @@ Times = dict[tuple[str, str], tuple[int, float]]
 
 def children_time_s() -> float:
     """Return the processor seconds of all descendants of this process, also of reaped ones."""
-    parents: dict[int, list[int]] = defaultdict(list)
-    ticks: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        with suppress(OSError):
-            # The fields after the name in parentheses: state, parent, ...
-            fields = Path(entry.path, "stat").read_bytes().rpartition(b") ")[2].split()
-            pid = int(entry.name)
-            parents[int(fields[1])].append(pid)
-            ticks[pid] = sum(map(int, fields[11:15]))
-    found, waiting = 0, list(parents[os.getpid()])
+    found, waiting = 0, children_of(os.getpid())
     while waiting:
         pid = waiting.pop()
-        found += ticks[pid]
-        waiting += parents[pid]
+        with suppress(OSError):
+            # The fields after the name in parentheses: state, parent, ...
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
+            found += sum(map(int, fields[11:15]))
+            waiting += children_of(pid)
     reaped = os.times()
     return found * TICK_S + reaped.children_user + reaped.children_system
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the child processes of a process, whichever of its threads started them."""
+    found: list[int] = []
+    for thread in os.scandir(f"/proc/{pid}/task"):
+        with suppress(OSError):
+            found += map(int, Path(thread.path, "children").read_bytes().split())
+    return found
 
 
 class ProcessorTime:

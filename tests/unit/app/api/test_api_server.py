@@ -12,7 +12,7 @@ from app.config import Settings
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.processes.server_process import ServerProcess
-from tests.support.processes.waiting import until
+from tests.support.processes.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.processes
 
@@ -67,7 +67,7 @@ def test_a_client_that_disconnects_during_its_body_causes_no_error(
 
 
 def test_the_process_reports_its_address_and_stops_on_a_signal(process: ServerProcess) -> None:
-    answer = httpx.get(process.start(READY) + "/healthz")
+    answer = httpx.get(process.start(READY) + "/healthz", timeout=DEADLINE_S)
 
     assert answer.status_code == 200
     assert "server" not in answer.headers
@@ -80,7 +80,11 @@ def test_a_forwarded_header_does_not_change_the_client_in_the_audit_log(
     process: ServerProcess,
 ) -> None:
     url = process.start(READY) + "/webhooks/wh_1"
-    httpx.delete(url, headers={"x-forwarded-for": "192.0.2.7", "forwarded": "for=192.0.2.7"})
+    httpx.delete(
+        url,
+        headers={"x-forwarded-for": "192.0.2.7", "forwarded": "for=192.0.2.7"},
+        timeout=DEADLINE_S,
+    )
     change = logged(process, "change")
     assert (change["target"], change["client"]) == ("wh_1", "127.0.0.1")
 
@@ -91,7 +95,11 @@ def test_a_trusted_proxy_names_the_client_in_the_audit_log(
     given = {"port": 0, "trusted_proxies": "127.0.0.0/8", "forwarded_header": "forwarded"}
     with server(settings.model_copy(update=given), tmp_path) as process:
         url = process.start(READY) + "/webhooks/wh_1"
-        httpx.delete(url, headers={"x-forwarded-for": "192.0.2.8", "forwarded": "for=192.0.2.7"})
+        httpx.delete(
+            url,
+            headers={"x-forwarded-for": "192.0.2.8", "forwarded": "for=192.0.2.7"},
+            timeout=DEADLINE_S,
+        )
         assert logged(process, "change")["client"] == "192.0.2.7"
 
 

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from logbroker.client.batch_skipper import REJECTIONS_MAX, BatchSkipper, position_after
 from logbroker.client.errors import BrokersUnavailable
 from logbroker.client.raw import TopicPartition
-from logbroker.client.raw.unreadable_batches import Inspection, SkippedBatch
+from logbroker.client.skipped_batches import Inspection, SkippedBatch
 
 PROPERTIES = {"bootstrap.servers": "127.0.0.1:1"}
 ERROR = KafkaError(KafkaError._BAD_COMPRESSION)

@@ -18,7 +18,10 @@ from spark_jobs.tables.chain import checkpoint_path
 from tests.support.processes.killed_children import ends_when_killed_at_line
 from tests.support.spark.table_runs import compact, load, paths
 
-LENGTH = 317
+LENGTH = 217
+
+# The long table is made once.
+pytestmark = pytest.mark.xdist_group("chain")
 
 
 class WatchedStore:
@@ -78,13 +81,13 @@ def test_a_long_table_is_read_from_a_checkpoint_and_newer_commits(long_table: st
     store = WatchedStore(long_table)
     head = Table(store).head()
     assert head.version == LENGTH
-    assert head.checkpoint == 300
+    assert head.checkpoint == 200
     assert [path.rpartition("/")[2] for path in store.read_paths] == [
-        f"{300:020}.checkpoint.json",
-        *(f"{version:020}.json" for version in range(301, LENGTH + 1)),
+        f"{200:020}.checkpoint.json",
+        *(f"{version:020}.json" for version in range(201, LENGTH + 1)),
     ]
     # The folders of hundreds, and the files of the last one.
-    assert store.listed == 4 + 18
+    assert store.listed == 3 + 18
 
 
 def test_a_second_read_reads_no_commit_again(long_table: str) -> None:
@@ -96,7 +99,7 @@ def test_a_second_read_reads_no_commit_again(long_table: str) -> None:
     assert store.read_paths == []
 
 
-@pytest.mark.parametrize("version", [0, 1, 99, 100, 101, 200, 299, LENGTH])
+@pytest.mark.parametrize("version", [0, 1, 99, 100, 101, 199, 200, LENGTH])
 def test_checkpoints_equal_their_commits(long_table: str, version: int) -> None:
     table = open_table(long_table)
     files: dict[str, int] = {}
