@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from app.api import (
+    deliveries,
     error_responses,
     events,
     grants,
@@ -33,6 +34,7 @@ from app.services.single_flight import SingleFlight
 ROUTES: Final = (
     webhooks,
     rule_matches,
+    deliveries,
     rules,
     grants,
     replays,

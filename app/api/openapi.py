@@ -30,6 +30,7 @@ TAGS: Final = [
         "name": "webhooks",
         "description": "Registration and settings of webhooks, and statistics of their receivers.",
     },
+    {"name": "deliveries", "description": "Events of a webhook, their status and attempts."},
     {"name": "accounts", "description": "Grants: which events an account may receive."},
     {"name": "replays", "description": "Jobs that send the events of a window again."},
     {"name": "events", "description": "Publishing of events."},

@@ -39,6 +39,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "app.cli.replays:replays",
         "List and show replays, and pause, resume, cancel or retry them.",
     ),
+    "deliveries": LazyCommand(
+        "app.cli.deliveries:deliveries",
+        "List the deliveries of a webhook, and show one with its attempts.",
+    ),
     "publish": LazyCommand(
         "app.cli.publish:publish",
         "Publish the events of FILE.",

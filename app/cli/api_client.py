@@ -103,6 +103,24 @@ class ApiClient:
                 return
             query["cursor"] = page["nextCursor"]
 
+    def deliveries(
+        self, webhook_id: str, count: int, **filters: object
+    ) -> Iterator[dict[str, Any]]:
+        """Yield up to `count` deliveries of a webhook. None is left out of the filters."""
+        path = f"/webhooks/{quote(webhook_id, safe='')}/deliveries"
+        query = {name: str(value) for name, value in filters.items() if value is not None}
+        while count > 0:
+            page = self._request("GET", path, params=query | {"limit": str(min(count, 100))})
+            yield from page["items"]
+            count -= len(page["items"])
+            if page["nextCursor"] is None:
+                return
+            query["cursor"] = page["nextCursor"]
+
+    def delivery(self, delivery_id: str) -> dict[str, Any]:
+        """Return a delivery with its attempts."""
+        return self._request("GET", f"/deliveries/{quote(delivery_id, safe='')}")
+
     def replay(self, replay_id: str) -> dict[str, Any]:
         """Return a job."""
         return self._request("GET", f"/replays/{quote(replay_id, safe='')}")

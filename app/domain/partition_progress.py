@@ -102,6 +102,15 @@ def resume(commit: PartitionCommit) -> PartitionProgress:
     return PartitionProgress(commit.position, _decode(commit))
 
 
+def unsettled_offsets(commit: PartitionCommit) -> tuple[int, ...]:
+    """The unsettled offsets below the position of a commit, in rising order.
+
+    Raises:
+        InvalidCommitMetadata: this module did not write the metadata.
+    """
+    return tuple(_decode(commit))
+
+
 def _encode(position: int, offsets: Iterator[int]) -> PartitionCommit:
     """The longest commit whose metadata fits; `offsets` rise and lie below `position`."""
     runs = _runs(offsets)

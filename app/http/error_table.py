@@ -50,6 +50,7 @@ from app.log.errors import (
 )
 from app.services.errors import (
     AccountNotAllowed,
+    DeliveryNotFound,
     FieldError,
     InvalidRequest,
     NoStreamsLeft,
@@ -109,6 +110,7 @@ _KINDS: Final[Mapping[type[RequestRefused], Kind]] = {
     AccountNotAllowed: FORBIDDEN,
     OperatorKeyRequired: FORBIDDEN,
     ReadOnlyKey: FORBIDDEN,
+    DeliveryNotFound: NOT_FOUND,
     UnknownReceivers: NOT_FOUND,
     WebhookNotEnabled: WEBHOOK_NOT_ENABLED,
     ReceiverNotVerified: NOT_VALIDATED,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from app.domain.dedupe import RecentDigests, event_digest, lasting_digest
-from app.domain.delivery import LiveOutcome
+from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LIVE_AGE_MS_MAX, LiveHandover
 from app.domain.partition_progress import (
     InvalidCommitMetadata,
@@ -33,13 +33,14 @@ from app.live.outcome_writer import OutcomeWriter
 from app.live.queue_context import QueueContext
 from app.live.received_reports import ReceivedReports
 from app.live.webhook_queue import WebhookQueue
+from app.log.attempts import FailedAttempt, encode_attempt
 from app.log.event import LoggedEvent, NewEvent, place_name
 from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.outcomes import DeliveryOutcome, encode_outcome
-from app.log.topics import DELIVERY_LOG
+from app.log.topics import DELIVERERS, DELIVERY_LOG
 
-GROUP: Final = "rewind-delivery"
+GROUP: Final = DELIVERERS
 
 RECENT_MAX: Final = 100_000
 """Delivered events remembered to detect copies; each costs about 100 bytes."""
@@ -235,18 +236,34 @@ class Deliverer:
                 reason=reason,
                 time_ms=now_ms,
                 digest=lasting_digest(delivery.event_id, event.value),
+                duration_ms=delivery.took_ms,
             )
-            record = NewEvent(
-                delivery.webhook_id,
-                event_id,
-                event.event_type[:_TEXT_CHARS_MAX],
-                max(0, event.timestamp_ms),
-                encode_outcome(result),
-            )
+            record = _record(delivery, event, encode_outcome(result))
+            if delivery.has_failed:
+                self._outcomes.add_attempt(record)
             written = partial(self._settle, partition, event.offset, outcome, settled)
             self._outcomes.add(record, written)
             # Copies count as one event.
             settled = None
+
+    def record_failed_attempt(
+        self, delivery: LiveDelivery, failure: Rejected | Unreachable, next_ms: int | None
+    ) -> None:
+        """Write an attempt that failed just now; a retry is due at `next_ms`, if there is one."""
+        delivery.has_failed = True
+        attempt = FailedAttempt(
+            partition=delivery.partition.partition,
+            offset=delivery.event.offset,
+            event_id=delivery.event_id[:_TEXT_CHARS_MAX],
+            number=delivery.attempts,
+            status=failure.status if isinstance(failure, Rejected) else None,
+            reason=failure.reason,
+            response=failure.response if isinstance(failure, Rejected) else None,
+            duration_ms=delivery.took_ms or 0.0,
+            time_ms=time.time_ns() // 1_000_000,
+            next_ms=next_ms,
+        )
+        self._outcomes.add_attempt(_record(delivery, delivery.event, encode_attempt(attempt)))
 
     def _to_count(
         self, delivery: LiveDelivery, outcome: LiveOutcome, now_ms: int
@@ -342,6 +359,17 @@ class Deliverer:
 
     def _forget_queues(self) -> None:
         self._queues = {key: each for key, each in self._queues.items() if not each.is_forgettable}
+
+
+def _record(delivery: LiveDelivery, event: LoggedEvent, value: bytes) -> NewEvent:
+    """The record of an outcome or of an attempt."""
+    return NewEvent(
+        delivery.webhook_id,
+        delivery.event_id[:_TEXT_CHARS_MAX],
+        event.event_type[:_TEXT_CHARS_MAX],
+        max(0, event.timestamp_ms),
+        value,
+    )
 
 
 def _progress(committed: Committed | None, bounds: Bounds) -> PartitionProgress:

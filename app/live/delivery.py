@@ -42,9 +42,10 @@ class DeliveryPartition:
 class LiveDelivery:
     """An event for one webhook. `copies` are duplicates that are settled with it.
 
-    `size_bytes` is the size of the body, `took_ms` the duration of the last attempt, and
-    `next_attempt_ms` when a retry is due, for which `timer` waits. `handover` is that of the replay
-    which sends the event instead. A parked delivery waits for the recovery of its webhook.
+    `size_bytes` is the size of the body, `took_ms` the duration of the last attempt, `has_failed`
+    whether this process recorded a failed one, and `next_attempt_ms` when a retry is due, for which
+    `timer` waits. `handover` is that of the replay which sends the event instead. A parked delivery
+    waits for the recovery of its webhook.
     """
 
     partition: DeliveryPartition
@@ -55,6 +56,7 @@ class LiveDelivery:
     read_s: float
     size_bytes: int
     attempts: int = 0
+    has_failed: bool = False
     took_ms: float | None = None
     is_in_flight: bool = False
     next_attempt_ms: int = 0

@@ -60,6 +60,10 @@ class LiveMetrics:
             "rewind_live_audit_dropped_reports",
             "Audit reports that were dropped.",
         )
+        self.attempts_dropped = self._counter(
+            "rewind_live_attempts_dropped_records",
+            "Failed attempts that `delivery_attempts` did not accept.",
+        )
         self.statistics_dropped = self._counter(
             "rewind_live_statistics_dropped_events",
             "Settled events missing from the statistics because too many webhooks wait.",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.delivery.attempt import AttemptSender
 from app.delivery.queue import StartTask
-from app.domain.delivery import LiveOutcome
+from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.retry import FixedDelays
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
@@ -25,6 +25,11 @@ class OutcomeRecorder(Protocol):
         self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
     ) -> None:
         """Record the outcome of a delivery."""
+
+    def record_failed_attempt(
+        self, delivery: LiveDelivery, failure: Rejected | Unreachable, next_ms: int | None
+    ) -> None:
+        """Record an attempt that failed just now; a retry is due at `next_ms`, if there is one."""
 
     def pause_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
         """Stop reading a partition for the sake of this webhook."""

@@ -167,7 +167,7 @@ class LivePath:
         self._publisher = publisher
         self._metrics = metrics
         self._status_writer = WebhookStatusWriter(store, table, metrics)
-        self._outcomes = OutcomeWriter(publisher)
+        self._outcomes = OutcomeWriter(publisher, metrics.attempts_dropped.inc)
         late = LateEvents(store, settings)
         self._mirrored = MirroredRecords(late, metrics)
         matcher_reports, deliverer_reports = (

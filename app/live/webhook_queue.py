@@ -364,8 +364,13 @@ class WebhookQueue:
         wait_s = retry_after_s(outcome, RETRY_AFTER_S_MAX)
         self._retry_after_s = max(self._retry_after_s, now_s + wait_s)
         if self._belongs_to_recovery(delivery, webhook, outcome, now_ms):
+            self._context.recorder.record_failed_attempt(delivery, outcome, None)
             return
         step = self._context.delays.after_failure(outcome, delivery.attempts)
+        next_ms = None
+        if isinstance(step, RetryAfter):
+            next_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
+        self._context.recorder.record_failed_attempt(delivery, outcome, next_ms)
         if isinstance(step, RetryAfter):
             if handover := self._context.handovers.of(delivery):
                 self._remove(delivery)

@@ -6,12 +6,13 @@ is a JSON object:
 
     {"partition": 3, "offset": 17, "eventId": "evt_1", "outcome": "failed", "attempts": 4,
      "status": 503, "reason": "HTTP 503 Service Unavailable", "time": "2026-11-21T08:04:32Z",
-     "digest": "5a54b21bafaf1c25"}
+     "digest": "5a54b21bafaf1c25", "durationMs": 31.2}
 
 `partition` and `offset` are those in the `delivery_log` of the data centre `origin`; `status` is
 the last HTTP status or null; `reason` is null if it was delivered; `time` is the time of the
 outcome. `digest` identifies the event in every data centre: 64 bits of BLAKE2b over its id, a zero
-byte and its body; older versions wrote none. A record may be repeated, after a crash also with
+byte and its body. `durationMs` is the duration of the last attempt; it is absent if there was none.
+Older versions wrote neither. A record may be repeated, after a crash also with
 another outcome.
 """
 
@@ -44,6 +45,9 @@ class DeliveryOutcome:
     digest: int | None
     """See `lasting_digest`; None in outcomes of older versions."""
 
+    duration_ms: float | None = None
+    """The duration of the last attempt; None without one, and in outcomes of older versions."""
+
 
 def encode_outcome(outcome: DeliveryOutcome) -> bytes:
     """Return the value of its record."""
@@ -60,6 +64,8 @@ def encode_outcome(outcome: DeliveryOutcome) -> bytes:
     }
     if outcome.digest is not None:
         members["digest"] = f"{outcome.digest:016x}"
+    if outcome.duration_ms is not None:
+        members["durationMs"] = round(outcome.duration_ms, 1)
     return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "surrogatepass"
     )
@@ -76,15 +82,16 @@ def decode_outcome(value: bytes | None) -> DeliveryOutcome | None:
 
 def _outcome(members: dict[str, Any]) -> DeliveryOutcome:
     return DeliveryOutcome(
-        partition=_whole(members["partition"]),
-        offset=_whole(members["offset"]),
+        partition=whole_number(members["partition"]),
+        offset=whole_number(members["offset"]),
         event_id=str(members["eventId"]),
         outcome=LiveOutcome(members["outcome"]),
-        attempts=_whole(members["attempts"]),
-        status=None if members["status"] is None else _whole(members["status"]),
+        attempts=whole_number(members["attempts"]),
+        status=None if members["status"] is None else whole_number(members["status"]),
         reason=None if members["reason"] is None else str(members["reason"]),
         time_ms=parse_time(members["time"]),
         digest=_digest(members.get("digest")),
+        duration_ms=_duration_ms(members.get("durationMs")),
     )
 
 
@@ -96,7 +103,20 @@ def _digest(text: str | None) -> int | None:
     return int(text, 16)
 
 
-def _whole(value: object) -> int:
+def _duration_ms(value: object) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        raise ValueError(f"{value!r} is no duration")
+    return float(value)  # type: ignore[arg-type]
+
+
+def whole_number(value: object) -> int:
+    """Return a number of a record's value.
+
+    Raises:
+        ValueError: it is no integer, or negative.
+    """
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is no whole number")
     return value

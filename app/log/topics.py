@@ -24,6 +24,12 @@ DELIVERY_LOG: Final = "delivery_log"
 DELIVERY_OUTCOMES: Final = "delivery_outcomes"
 """The outcomes of live deliveries: see `outcomes`."""
 
+DELIVERY_ATTEMPTS: Final = "delivery_attempts"
+"""Failed attempts of live deliveries: see `attempts`."""
+
+DELIVERERS: Final = "rewind-delivery"
+"""The consumer group that delivers `delivery_log`."""
+
 DELIVERY_ARCHIVE: Final = "delivery_archive"
 """Former records of `delivery_log`, restored for replays into their original partitions.
 `rewind-jobs restore` creates and fills the topic."""
@@ -35,6 +41,12 @@ REPLAY_REQUESTS: Final = "replay_requests"
 """Wakes idle workers: see `replay_requests`."""
 
 _REPLAY_REQUESTS_RETENTION_MS: Final = 3_600_000
+
+_OPTIONAL: Final = {
+    DELIVERY_ATTEMPTS: "delivery-attempts-topic-missing",
+    REPLAY_OUTCOMES: "replay-outcomes-topic-missing",
+}
+"""Topics without which the service works, and what is logged if they cannot be created."""
 
 AUDIT_PARTITIONS: Final = 1
 """Every process writes a few records a minute, or one a second while events come."""
@@ -56,10 +68,11 @@ def ensure_topics(
     """Create missing topics; existing ones stay unchanged.
 
     `partitions` must never change: it decides the partition of each webhook. `retention_ms` applies
-    to `delivery_log`, `delivery_outcomes` and `replay_outcomes`. A `replication_factor` of -1 is
+    to all topics of deliveries, outcomes and attempts. A `replication_factor` of -1 is
     the log's default. `properties` are the operator's for the client, such as those of TLS.
-    With `is_audited`, `audit` is created too. If it, `replay_outcomes` or `replay_requests` cannot
-    be created, that is logged only: topics created in advance for an older version lack them.
+    With `is_audited`, `audit` is created too. If it, `delivery_attempts`, `replay_outcomes` or
+    `replay_requests` cannot be created, that is logged only: topics created in advance for an older
+    version lack them.
 
     Raises:
         LogUnavailable: the log did not answer in time, or rejected the creation of a topic.
@@ -82,9 +95,10 @@ def ensure_topics(
     missing = [topic for topic in wanted if topic.topic not in existing]
     if missing:
         _create(admin, missing, timeout_s)
-    if REPLAY_OUTCOMES not in existing:
-        topic = NewTopic(REPLAY_OUTCOMES, partitions, replication_factor, config=retention)
-        _create_optional(admin, topic, "replay-outcomes-topic-missing", timeout_s)
+    for name, log_event in _OPTIONAL.items():
+        if name not in existing:
+            topic = NewTopic(name, partitions, replication_factor, config=retention)
+            _create_optional(admin, topic, log_event, timeout_s)
     if REPLAY_REQUESTS not in existing:
         retention = {"retention.ms": str(_REPLAY_REQUESTS_RETENTION_MS)}
         topic = NewTopic(REPLAY_REQUESTS, 1, replication_factor, config=retention)

@@ -7,6 +7,7 @@ RequestRefused
 │   ├── AccountNotAllowed
 │   ├── OperatorKeyRequired
 │   └── ReadOnlyKey
+├── DeliveryNotFound         use the id of a delivery that the log has
 ├── UnknownReceivers         send events for webhooks and accounts that exist
 ├── WebhookNotEnabled        enable the webhook
 ├── ReceiverNotVerified       correct the receiver
@@ -110,6 +111,14 @@ class ReadOnlyKey(AccessDenied):
 
 class UnknownReceivers(RequestRefused):
     """Events name webhooks or accounts that do not exist."""
+
+
+class DeliveryNotFound(RequestRefused):
+    """The log of this data centre has no such delivery, or it belongs to another account."""
+
+    def __init__(self, delivery_id: str) -> None:
+        shown = delivery_id[:VALUE_CHARACTERS_MAX]
+        super().__init__(f"delivery {shown!r} does not exist, or the log no longer has it")
 
 
 class WebhookNotEnabled(RequestRefused):

@@ -11,6 +11,7 @@ from typing import Final, Self
 from app.config import Settings
 from app.domain.processes import ProcessKind
 from app.log.browser import LogBrowser
+from app.log.deliveries import DeliveryReader
 from app.log.errors import LogUnavailable
 from app.log.estimate import Estimator
 from app.log.history import LogHistory
@@ -36,6 +37,9 @@ _log: Final = logging.getLogger("rewind.api")
 LOG_TIMEOUT_S: Final = 5.0
 """How long requests and probes wait for an answer of the log."""
 
+LOOKUPS_PER_ACCOUNT_MAX: Final = 4
+"""Concurrent look-ups of deliveries of a developer: half of those that the reader runs."""
+
 ESTIMATES_PER_ACCOUNT_MAX: Final = 2
 """Concurrent estimates of a developer: half of those that the estimator runs."""
 
@@ -60,6 +64,8 @@ class Services:
     inspector: LogInspector
     browser: LogBrowser
     zookeeper: ZooKeeperHealth
+    deliveries: DeliveryReader
+    delivery_slots: AccountSlots
     estimator: Estimator
     estimate_slots: AccountSlots
     metrics: ApiMetrics
@@ -77,6 +83,11 @@ class Services:
     ) -> Self:
         """The services on open resources, which the caller closes; see also `close`."""
         inspector = LogInspector(settings)
+        outcomes = LogHistory(
+            settings.bootstrap_servers,
+            properties=settings.kafka_properties,
+            topic=DELIVERY_OUTCOMES,
+        )
         return cls(
             settings=settings,
             store=store,
@@ -85,11 +96,7 @@ class Services:
                 settings.bootstrap_servers, settings.kafka_properties
             ),
             history=history,
-            outcomes=LogHistory(
-                settings.bootstrap_servers,
-                properties=settings.kafka_properties,
-                topic=DELIVERY_OUTCOMES,
-            ),
+            outcomes=outcomes,
             guard=guard,
             verifier=Verifier(sender, store),
             replay_statistics=ReplayStatistics(store, settings.origin),
@@ -98,6 +105,8 @@ class Services:
             inspector=inspector,
             browser=LogBrowser(settings, inspector.requests),
             zookeeper=ZooKeeperHealth(settings.zookeeper),
+            deliveries=DeliveryReader(settings, history, outcomes),
+            delivery_slots=AccountSlots(LOOKUPS_PER_ACCOUNT_MAX, "look-ups of deliveries"),
             estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
             estimate_slots=AccountSlots(ESTIMATES_PER_ACCOUNT_MAX, "estimates"),
             metrics=metrics,
@@ -107,6 +116,7 @@ class Services:
         """Close what `of` opened."""
         self.browser.close()
         self.replay_requests.close()
+        self.deliveries.close()
 
 
 @asynccontextmanager

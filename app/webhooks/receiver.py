@@ -115,9 +115,17 @@ class WebhookReceiver:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self._tls else 'http'}://{host}:{self.port}"
 
-    def answer(self, status: int, *, delay_s: float = 0.0, retry_after: str | None = None) -> None:
+    def answer(
+        self,
+        status: int,
+        *,
+        delay_s: float = 0.0,
+        retry_after: str | None = None,
+        body: bytes = b"",
+    ) -> None:
         """Set the response to all following webhooks."""
         self._status = status
+        self._response_body = body
         self._delay_s = delay_s
         self._extra = "" if retry_after is None else f"retry-after: {retry_after}\r\n"
 
@@ -162,7 +170,7 @@ class WebhookReceiver:
         now_ms = time.time_ns() // 1_000_000
         path, headers, body = request.path, request.headers, request.body
         self._on_webhook(ReceivedWebhook(path, headers, body, now_ms, status, signature, problem))
-        return _Response(status, self._extra, delay_s=self._delay_s)
+        return _Response(status, self._extra, self._response_body, delay_s=self._delay_s)
 
     def _handle_challenge(self, request: "_Request") -> "_Response":
         tokens = parse_qs(request.path.partition("?")[2]).get(TOKEN_PARAMETER)

@@ -16,6 +16,7 @@ import pytest
 from app.api.application import openapi_document
 from app.console.application import PAGES, PREFIX
 from app.domain.accounts import Scope
+from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.grants import Grant
 from app.domain.model import AwaitedRestore, NewReplay, Replay, Webhook, Window
 from app.domain.options import Only, Source
@@ -30,7 +31,7 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.ports import free_port
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.console_service import ConsoleScene
-from tests.support.service.live_service import now_ms
+from tests.support.service.live_service import PARTITIONS, now_ms
 
 WORD: Final = "confidential"
 RULE: Final = f"{WORD}-rule"
@@ -111,6 +112,12 @@ def pages() -> Iterator[tuple[str, str]]:
                 yield method, PREFIX + route.path
 
 
+def delivery_of(webhook: Webhook) -> str:
+    """The id of the first delivery of the other account."""
+    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
+    return format_delivery_id(DeliveryPlace("here", partition, 0))
+
+
 def path_with(path: str, webhook: Webhook, replay: Replay) -> str:
     """The path with ids of the other account."""
     names = {
@@ -118,6 +125,7 @@ def path_with(path: str, webhook: Webhook, replay: Replay) -> str:
         "replay_id": replay.id,
         "account_id": webhook.account_id,
         "topic": "delivery_log",
+        "delivery_id": delivery_of(webhook),
         "name": GRANT if "grants" in path else RULE,
     }
     if "/log/" in path:
@@ -147,14 +155,17 @@ def test_a_second_account_finds_nothing_of_the_first(
     # Deliveries are in the log before the position of their event is committed.
     assert mine.id not in {record.key for record in scene.read(DELIVERY_LOG)}
     assert receiver.taken == []
-    check_messages(scene, webhook.account_id)
+    check_messages(scene, webhook)
 
 
-def check_messages(scene: ConsoleScene, account_id: str) -> None:
-    """Check that operators see the account of an event, in the API and in the console."""
+def check_messages(scene: ConsoleScene, webhook: Webhook) -> None:
+    """Check that operators see a delivery, and the account of an event in API and console."""
+    account_id = webhook.account_id
     key = scene.key()
     with httpx.Client(base_url=scene.origin, timeout=DEADLINE_S) as operator:
         bearer = {"authorization": f"Bearer {key}"}
+        delivery = operator.get(f"/deliveries/{delivery_of(webhook)}", headers=bearer)
+        assert delivery.json()["webhookId"] == webhook.id
         answer = operator.get("/log/topics/events/messages", headers=bearer)
         found = [
             header["value"]["text"]
@@ -299,7 +310,7 @@ def try_own_replays(
         check_answer(retried, ids_of(private))
     archived = api.post("/replays", json=window | {"source": "archive"})
     check_answer(archived, ids_of(private))
-    for part in ("statistics", "missed", "rules"):
+    for part in ("statistics", "missed", "rules", "deliveries"):
         answer = api.get(f"/webhooks/{mine.id}/{part}")
         assert answer.status_code == 200
         check_answer(answer, ids_of(private))

@@ -60,7 +60,16 @@ class RecordReader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the client."""
         self._consumer.close()
+
+    def reset(self) -> None:
+        """Fetch nothing ahead, and forget problems, before it is used for another page."""
+        self._consumer.unassign()
+        self.problems, self.damaged, self.bytes_read = {}, {}, 0
 
     def read(
         self, requests: Mapping[int, RangeRequest], deadline: Deadline, bytes_max: int

@@ -64,8 +64,15 @@ class ReceiverThread:
         """Verify all signatures from now on. None disables the check."""
         self._receiver.secret = secret
 
-    def answer(self, status: int, *, delay_s: float = 0.0, retry_after: str | None = None) -> None:
-        self._receiver.answer(status, delay_s=delay_s, retry_after=retry_after)
+    def answer(
+        self,
+        status: int,
+        *,
+        delay_s: float = 0.0,
+        retry_after: str | None = None,
+        body: bytes = b"",
+    ) -> None:
+        self._receiver.answer(status, delay_s=delay_s, retry_after=retry_after, body=body)
 
     def come_up(self) -> None:
         self._run(self._receiver.start())

@@ -58,7 +58,7 @@ class Operation(NamedTuple):
     def on(self, webhook_id: str, replay_id: str, account_id: str = "acc_1") -> str:
         """Its path with these ids."""
         names = {"webhook_id": webhook_id, "replay_id": replay_id, "account_id": account_id}
-        names |= {"name": "vip", "topic": "events"}
+        names |= {"name": "vip", "topic": "events", "delivery_id": "dlv_unknown"}
         return re.sub(r"{(\w+)}", lambda match: names[match[1]], self.path)
 
     @property
@@ -225,8 +225,11 @@ async def test_each_change_is_one_audit_line_whether_done_or_rejected(
             assert token not in str(line)
 
 
+NAMED = ("wh_1", "rpl_1", "acc_1", "vip", "dlv_unknown")
+
+
 def _target(path: str) -> str | None:
-    named = [part for part in path.split("/") if part in ("wh_1", "rpl_1", "acc_1", "vip")]
+    named = [part for part in path.split("/") if part in NAMED]
     return "/".join(named) or None
 
 

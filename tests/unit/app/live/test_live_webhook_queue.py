@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from app.delivery.attempt import AttemptSender
-from app.domain.delivery import LiveOutcome
+from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.partition_progress import PartitionProgress
 from app.domain.retry import FixedDelays, RetryPolicy
 from app.live import webhook_queue
@@ -49,6 +49,11 @@ class PauseRecorder:
     ) -> None:
         assert (outcome, status) == (LiveOutcome.SKIPPED, None), reason
         self.skipped.append(delivery.webhook_id)
+
+    def record_failed_attempt(
+        self, delivery: LiveDelivery, failure: Rejected | Unreachable, next_ms: int | None
+    ) -> None:
+        raise AssertionError(failure.reason)
 
     def pause_partition(self, partition: DeliveryPartition, webhook_id: str) -> None:
         self.paused.add(webhook_id)

@@ -1,0 +1,192 @@
+"""Response bodies of deliveries."""
+
+from base64 import b64encode
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field
+
+from app.api.models.documents import Document, Moment
+from app.domain.deliveries import AttemptRecord, DeliveryStatus
+from app.http.request_bodies import example
+from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliverySummary
+
+_INTERNAL_HEADERS: Final = frozenset(("audit", "server", "account-id"))
+"""Headers of a record that only operators see."""
+
+_DELIVERY: Final[dict[str, Any]] = {
+    "id": "dlv_AwsbZWFzdI7z0xI",
+    "eventId": "evt_31f6",
+    "webhookId": "wh_2yPqkM5dTn4v",
+    "eventType": "follow.created",
+    "time": "2026-11-21T08:00:00.000Z",
+    "status": "failed",
+    "reason": "HTTP 503 Service Unavailable",
+    "attemptCount": 4,
+    "responseStatus": 503,
+    "settledTime": "2026-11-21T08:04:36.120Z",
+    "durationMs": 31.2,
+}
+
+
+class DeliveryDocument(Document):
+    """A delivery: an event that is addressed to a webhook."""
+
+    model_config = example(dict(_DELIVERY))
+
+    id: str
+    event_id: str
+    webhook_id: str
+    event_type: str
+    time: Moment = Field(description="The event time.")
+    status: DeliveryStatus | None = Field(description="null if its outcome was not found.")
+    reason: str | None = Field(description="Why it failed or was skipped.")
+    attempt_count: int = Field(description="Live attempts.")
+    response_status: int | None = Field(description="The last HTTP status.")
+    settled_time: Moment | None = Field(description="When it succeeded, failed or was skipped.")
+    duration_ms: float | None = Field(description="The duration of the last attempt.")
+
+    @classmethod
+    def of(cls, delivery: DeliverySummary) -> Self:
+        """The document of a delivery in a list."""
+        return cls(**_members(delivery))
+
+
+def _members(delivery: DeliverySummary) -> dict[str, Any]:
+    return {
+        "id": delivery.id,
+        "event_id": delivery.event_id,
+        "webhook_id": delivery.webhook_id,
+        "event_type": delivery.event_type,
+        "time": delivery.time_ms,
+        "status": delivery.status,
+        "reason": delivery.reason,
+        "attempt_count": delivery.attempts,
+        "response_status": delivery.response_status,
+        "settled_time": delivery.settled_ms,
+        "duration_ms": delivery.duration_ms,
+    }
+
+
+class DeliveriesDocument(Document):
+    """A page of deliveries: pending ones first, then the others, last settled first."""
+
+    items: list[DeliveryDocument]
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null at the end.")
+    is_partial: bool = Field(
+        description="Whether the page ended early because it had read as much as a page may; "
+        "`nextCursor` continues."
+    )
+    from_: Moment = Field(
+        serialization_alias="from", description="The begin of the window, as far as the log has it."
+    )
+    skipped: list[str] = Field(description="What of the log cannot be read.")
+
+    @classmethod
+    def of(cls, page: DeliveryPage) -> Self:
+        """The document of a page."""
+        return cls(
+            items=[DeliveryDocument.of(each) for each in page.items],
+            next_cursor=page.next_cursor,
+            is_partial=page.is_partial,
+            skipped=list(page.skipped),
+            from_=page.from_ms,
+        )
+
+
+class AttemptDocument(Document):
+    """A delivery attempt."""
+
+    number: int
+    time: Moment = Field(description="When it began.")
+    duration_ms: float | None
+    status: Literal["succeeded", "failed"]
+    response_status: int | None = Field(description="null without a response.")
+    error: str | None
+    response: str | None = Field(description="The first KB of a response that is not 2xx.")
+    trigger: Literal["live"]
+    server: str | None = Field(description="The process that sent it; for operators.")
+
+    @classmethod
+    def of(cls, attempt: AttemptRecord, *, is_operator: bool) -> Self:
+        """The document of an attempt."""
+        return cls(
+            number=attempt.number,
+            time=attempt.started_ms,
+            duration_ms=attempt.duration_ms,
+            status="succeeded" if attempt.reason is None else "failed",
+            response_status=attempt.status,
+            error=attempt.reason,
+            response=attempt.response,
+            trigger="live",
+            server=attempt.server if is_operator else None,
+        )
+
+
+class RecordHeaderDocument(Document):
+    """A header of the event's record."""
+
+    name: str
+    value: str | None
+
+
+class DeliveryDetailDocument(DeliveryDocument):
+    """A delivery with the event's body and headers, and its attempts."""
+
+    model_config = example(
+        _DELIVERY
+        | {
+            "payload": '{"id":"evt_31f6","type":"follow.created"}',
+            "payloadBase64": None,
+            "payloadBytes": 41,
+            "headers": [{"name": "event-id", "value": "evt_31f6"}],
+            "attempts": [
+                {
+                    "number": 4,
+                    "time": "2026-11-21T08:04:36.089Z",
+                    "durationMs": 31.2,
+                    "status": "failed",
+                    "responseStatus": 503,
+                    "error": "HTTP 503 Service Unavailable",
+                    "response": "overloaded",
+                    "trigger": "live",
+                    "server": None,
+                }
+            ],
+            "nextAttemptTime": None,
+        }
+    )
+
+    payload: str | None = Field(description="The body that is sent; null if it is not UTF-8.")
+    payload_base64: str | None = Field(description="The body if it is not UTF-8.")
+    payload_bytes: int
+    headers: list[RecordHeaderDocument] = Field(description="As the event was published.")
+    attempts: list[AttemptDocument] = Field(description="Live attempts, in order of time.")
+    next_attempt_time: Moment | None = Field(description="When a retry is due.")
+
+    @classmethod
+    def of_detail(cls, found: DeliveryDetail, *, is_operator: bool) -> Self:
+        """The document of a delivery."""
+        payload, payload_base64 = payload_members(found.body)
+        return cls(
+            **_members(found.summary),
+            payload=payload,
+            payload_base64=payload_base64,
+            payload_bytes=len(found.body),
+            headers=[
+                RecordHeaderDocument(
+                    name=name, value=None if value is None else value.decode("utf-8", "replace")
+                )
+                for name, value in found.headers
+                if is_operator or name not in _INTERNAL_HEADERS
+            ],
+            attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
+            next_attempt_time=found.next_attempt_ms,
+        )
+
+
+def payload_members(body: bytes) -> tuple[str | None, str | None]:
+    """A body as text, and in base64 if it is not UTF-8."""
+    try:
+        return body.decode(), None
+    except UnicodeDecodeError:
+        return None, b64encode(body).decode()

@@ -1,0 +1,132 @@
+"""Deliveries as their owners see them: identity, status and attempts.
+
+A delivery is one record of `delivery_log`: an event that is addressed to a webhook. Its id encodes
+where the record is, so that it needs no row and no index: "dlv_" and base64 (RFC 4648, section 5,
+without padding) of the partition and the offset as unsigned LEB128, the name of the data centre in
+UTF-8, and four bytes of CRC-32 over these, so that a mistyped id is not that of another delivery.
+"""
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from app.domain.delivery import LiveOutcome
+
+ID_PREFIX: Final = "dlv_"
+
+ID_CHARS_MAX: Final = 200
+"""More than the longest name of a data centre needs."""
+
+_CRC_BYTES: Final = 4
+_OFFSET_MAX: Final = 2**63 - 1
+_PARTITION_MAX: Final = 2**31 - 1
+
+
+class DeliveryStatus(StrEnum):
+    """What became of a delivery, as far as it is known."""
+
+    PENDING = "pending"
+    """It waits for its first attempt, or for a retry."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    """All attempts failed, or the receiver rejected the event permanently."""
+
+    SKIPPED = "skipped"
+    """Not attempted to the end; the reason says why."""
+
+
+STATUS_OF_OUTCOME: Final = {
+    LiveOutcome.DELIVERED: DeliveryStatus.SUCCEEDED,
+    LiveOutcome.FAILED: DeliveryStatus.FAILED,
+    LiveOutcome.SKIPPED: DeliveryStatus.SKIPPED,
+    LiveOutcome.DISABLED: DeliveryStatus.SKIPPED,
+}
+
+
+class DeliveryPlace(NamedTuple):
+    """The record of a delivery in the `delivery_log` of the data centre `origin`."""
+
+    origin: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """A completed delivery attempt, the `number`th of its delivery.
+
+    `time_ms` is when it ended; `status` and `reason` are those of a failure, `response` is the
+    beginning of the body of a response that was no 2xx. `server` is the process that sent it.
+    """
+
+    number: int
+    time_ms: int
+    duration_ms: float | None
+    status: int | None
+    reason: str | None
+    response: str | None = None
+    server: str = ""
+
+    @property
+    def started_ms(self) -> int:
+        """When it began; when it ended, if its duration is not known."""
+        return self.time_ms - round(self.duration_ms or 0)
+
+
+def format_delivery_id(place: DeliveryPlace) -> str:
+    """Return the id of a delivery."""
+    content = _leb128(place.partition) + _leb128(place.offset) + place.origin.encode()
+    content += binascii.crc32(content).to_bytes(_CRC_BYTES)
+    return ID_PREFIX + urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def parse_delivery_id(text: str) -> DeliveryPlace | None:
+    """Return the place that an id names; None if `format_delivery_id` returns no such id."""
+    if len(text) > ID_CHARS_MAX or not text.startswith(ID_PREFIX):
+        return None
+    encoded = text.removeprefix(ID_PREFIX)
+    try:
+        content = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+        numbers = _Numbers(content[:-_CRC_BYTES])
+        place = DeliveryPlace(
+            partition=next(numbers), offset=next(numbers), origin=numbers.rest().decode()
+        )
+    except (ValueError, StopIteration):
+        return None
+    if place.partition > _PARTITION_MAX or place.offset > _OFFSET_MAX:
+        return None
+    # The decoder skips foreign characters, and a number has several encodings.
+    return place if format_delivery_id(place) == text else None
+
+
+def _leb128(number: int) -> bytes:
+    """Seven bits a byte, lowest first; a set high bit means that another byte follows."""
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+class _Numbers(Iterator[int]):
+    """The LEB128 numbers at the beginning of `content`."""
+
+    def __init__(self, content: bytes) -> None:
+        self._bytes = iter(content)
+
+    def __next__(self) -> int:
+        number = shift = 0
+        for byte in self._bytes:
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+        raise StopIteration
+
+    def rest(self) -> bytes:
+        return bytes(self._bytes)

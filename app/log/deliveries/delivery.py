@@ -1,0 +1,119 @@
+"""A delivery in a list, and with everything that the log has of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.deliveries import (
+    STATUS_OF_OUTCOME,
+    AttemptRecord,
+    DeliveryPlace,
+    DeliveryStatus,
+    format_delivery_id,
+)
+from app.log.browser.partition_scan import RawRecord
+from app.log.event import header_text, is_presentable, place_name
+from app.log.outcomes import DeliveryOutcome
+from app.log.topics import DELIVERY_LOG
+
+UNKNOWN_REASON: Final = "no outcome was found in the log"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySummary:
+    """A delivery in a list.
+
+    `time_ms` is the event time; `settled_ms` is when a settled one got its outcome. `status` is
+    None if its outcome was not found. `response_status` is the last HTTP status.
+    """
+
+    place: DeliveryPlace
+    webhook_id: str
+    event_id: str
+    event_type: str
+    time_ms: int
+    status: DeliveryStatus | None
+    attempts: int = 0
+    response_status: int | None = None
+    reason: str | None = None
+    settled_ms: int | None = None
+    duration_ms: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id, which names its place in the log."""
+        return format_delivery_id(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryDetail:
+    """A delivery with the event's body and headers, as published, and its known attempts."""
+
+    summary: DeliverySummary
+    body: bytes
+    headers: Sequence[tuple[str, bytes | None]]
+    attempts: tuple[AttemptRecord, ...]
+    next_attempt_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPage:
+    """Deliveries, pending ones first, then those that were settled last.
+
+    `next_cursor` continues; None at the end. With `is_partial` the page ended early because it had
+    read as much as one page may. `from_ms` is the begin of the window that the log still has.
+    `skipped` says which offsets of the log cannot be read.
+    """
+
+    items: tuple[DeliverySummary, ...]
+    next_cursor: str | None
+    is_partial: bool
+    from_ms: int
+    skipped: tuple[str, ...] = ()
+
+
+def of_outcome(record: RawRecord, outcome: DeliveryOutcome, origin: str) -> DeliverySummary:
+    """The delivery of a record of `delivery_outcomes`, in the data centre `origin`."""
+    headers = headers_of(record)
+    return DeliverySummary(
+        DeliveryPlace(origin, outcome.partition, outcome.offset),
+        webhook_id=text_of(record.key),
+        event_id=outcome.event_id,
+        event_type=header_text(headers.get("event-type")),
+        time_ms=record.timestamp_ms or 0,
+        status=STATUS_OF_OUTCOME[outcome.outcome],
+        attempts=outcome.attempts,
+        response_status=outcome.status,
+        reason=outcome.reason,
+        settled_ms=outcome.time_ms,
+        duration_ms=outcome.duration_ms,
+    )
+
+
+def of_record(
+    record: RawRecord, origin: str, status: DeliveryStatus | None, reason: str | None = None
+) -> DeliverySummary:
+    """The delivery of a record of `delivery_log` without an outcome."""
+    headers = headers_of(record)
+    event_id = header_text(headers.get("event-id"))
+    return DeliverySummary(
+        DeliveryPlace(origin, record.partition, record.offset),
+        webhook_id=text_of(record.key),
+        event_id=event_id
+        if is_presentable(event_id)
+        else place_name(DELIVERY_LOG, record.partition, record.offset),
+        event_type=header_text(headers.get("event-type")),
+        time_ms=record.timestamp_ms or 0,
+        status=status,
+        reason=reason,
+    )
+
+
+def headers_of(record: RawRecord) -> Mapping[str, bytes | None]:
+    """The headers of a record; none if they are not readable."""
+    return dict(record.headers or ())
+
+
+def text_of(key: bytes | None) -> str:
+    """The key of a record as text."""
+    return (key or b"").decode("utf-8", "replace")

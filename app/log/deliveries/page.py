@@ -1,0 +1,179 @@
+"""Reads one page of deliveries, within limits of records and time."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from app.domain.deliveries import DeliveryStatus
+from app.domain.model import OffsetRange
+from app.domain.type_filter import TypeFilter
+from app.log.browser.partition_scan import RangeRequest, RawRecord
+from app.log.browser.record_reader import RecordReader
+from app.log.deliveries.delivery import DeliverySummary, headers_of, of_outcome, of_record
+from app.log.deliveries.query import DeliveryCursor, DeliveryQuery
+from app.log.deliveries.unsettled import UnsettledRecords
+from app.log.errors import LogUnavailable
+from app.log.event import header_text
+from app.log.inspection.deadline import Deadline
+from app.log.outcomes import decode_outcome
+
+RECORDS_MAX: Final = 20_000
+"""Records that are read for one page, those of other webhooks in the partition included."""
+
+READS_MAX: Final = 50
+"""Ranges that are read for one page: pending deliveries may lie far apart."""
+
+BYTES_MAX: Final = 16 * 2**20
+
+_RANGE_MAX: Final = 4_000
+
+
+class BackwardRecords:
+    """Records of one partition with one key, latest first, within the budget of a page.
+
+    `end` is the offset below which nothing was returned: where to continue.
+    """
+
+    def __init__(
+        self, reader: RecordReader, partition: int, key: bytes, deadline: Deadline, at_once: int
+    ) -> None:
+        self._reader = reader
+        self._partition = partition
+        self._key = key
+        self._deadline = deadline
+        self._at_once = at_once
+        self.end = 0
+        self.is_partial = False
+        self._records_left = RECORDS_MAX
+        self._reads_left = READS_MAX
+
+    def below(self, end: int, start: int) -> Iterator[RawRecord]:
+        """Yield the records of `[start, end)`; sets `is_partial` if the budget is used up.
+
+        Raises:
+            LogUnavailable: the log does not answer in time.
+        """
+        self.end = end
+        width = self._at_once
+        while self.end > start and not self.is_partial:
+            if not self._may_read():
+                self.is_partial = True
+                return
+            first = max(start, self.end - width)
+            records = self._read(first, self.end)
+            if records is None:
+                width = max(1, width // 4)
+                continue
+            for record in reversed(records):
+                if record.key == self._key:
+                    self.end = record.offset
+                    yield record
+            self.end = first
+            width = min(_RANGE_MAX, width * 4)
+
+    def _may_read(self) -> bool:
+        return (
+            self._records_left > 0
+            and self._reads_left > 0
+            and self._reader.bytes_read < BYTES_MAX
+            and not self._deadline.is_over
+        )
+
+    def _read(self, start: int, end: int) -> list[RawRecord] | None:
+        """The records of a range; None if it has too many bytes."""
+        request = RangeRequest(start, end, end - start)
+        result = self._reader.read({self._partition: request}, self._deadline, BYTES_MAX // 2)
+        result_of = result[self._partition]
+        self._reads_left -= 1
+        self._records_left -= len(result_of.records)
+        if problem := self._reader.problems.get(self._partition):
+            raise LogUnavailable(problem)
+        if result_of.position >= end:
+            return list(result_of.records)
+        if self._deadline.is_over and not result_of.records:
+            raise LogUnavailable("the log did not answer in time")
+        if end - start == 1:
+            # One record may exceed the limit; without one, the offset was deleted or compacted.
+            return list(result_of.records)
+        return None
+
+
+class PageReading:
+    """Collects the deliveries of one page."""
+
+    def __init__(self, query: DeliveryQuery, origin: str) -> None:
+        self._query = query
+        self._origin = origin
+        self._types = TypeFilter(() if query.event_type is None else (query.event_type,))
+        self._taken: set[tuple[int, int]] = set()
+        self.items: list[DeliverySummary] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many deliveries as were requested."""
+        return len(self.items) >= self._query.limit
+
+    def settled_among(self, records: Iterator[RawRecord]) -> set[tuple[int, int]]:
+        """The places whose outcomes these records are."""
+        outcomes = (decode_outcome(record.value) for record in records)
+        return {(each.partition, each.offset) for each in outcomes if each is not None}
+
+    def add_pending(
+        self,
+        unsettled: UnsettledRecords,
+        records: BackwardRecords,
+        end: int,
+        settled: set[tuple[int, int]],
+    ) -> int | None:
+        """Add pending deliveries below `end`; where to continue, None if there are no more."""
+        for start, stop in unsettled.ranges_below(end):
+            for record in records.below(stop, start):
+                place = (record.partition, record.offset)
+                if record.offset not in unsettled or place in settled:
+                    continue
+                if self._is_requested(record):
+                    self._taken.add(place)
+                    self.items.append(of_record(record, self._origin, DeliveryStatus.PENDING))
+                    if self.is_full:
+                        return record.offset
+            if records.is_partial:
+                return records.end
+        return None
+
+    def add_settled(self, outcomes: OffsetRange, records: BackwardRecords) -> int | None:
+        """Add deliveries by their outcomes; where to continue, None if there are no more."""
+        for record in records.below(outcomes.end, outcomes.start):
+            if not self._is_requested(record):
+                continue
+            outcome = decode_outcome(record.value)
+            if outcome is None:
+                continue
+            delivery = of_outcome(record, outcome, self._origin)
+            place = (outcome.partition, outcome.offset)
+            # The last outcome of a repeated one counts.
+            is_new = place not in self._taken
+            self._taken.add(place)
+            if is_new and self._query.status in (None, delivery.status):
+                self.items.append(delivery)
+                if self.is_full:
+                    return record.offset if record.offset > outcomes.start else None
+        return records.end if records.is_partial else None
+
+    def _is_requested(self, record: RawRecord) -> bool:
+        window, time_ms = self._query.window, record.timestamp_ms
+        if time_ms is None or not window.from_ms <= time_ms < window.to_ms:
+            return False
+        headers = headers_of(record)
+        event_id = self._query.event_id
+        if event_id is not None and header_text(headers.get("event-id")) != event_id:
+            return False
+        if header_text(headers.get("origin")) not in ("", self._origin):
+            # Another data centre delivers it, and lists it.
+            return False
+        return self._types.matches(header_text(headers.get("event-type")))
+
+
+def cursor_text(pending_end: int | None, outcomes_end: int | None) -> str | None:
+    """The cursor of the next page; None if there is none."""
+    if pending_end is None and outcomes_end is None:
+        return None
+    return DeliveryCursor(pending_end, outcomes_end or 0).text

@@ -1,0 +1,100 @@
+"""Which records of `delivery_log` the live path has not settled, by its committed position."""
+
+import threading
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException
+
+from app.config import Settings
+from app.domain.partition_progress import InvalidCommitMetadata, PartitionCommit, unsettled_offsets
+from app.log.client_errors import CLIENT_LOG
+from app.log.error_text import public_text
+from app.log.errors import LogUnavailable
+from app.log.group_position import fetch_positions
+from app.log.reader import reader_configuration
+from app.log.topics import DELIVERERS, DELIVERY_LOG
+
+_GAP_MAX: Final = 64
+"""Unsettled offsets with fewer settled ones between them are read together."""
+
+
+class UnsettledRecords(NamedTuple):
+    """The unsettled records of a partition: some below `position`, and all from there to `end`."""
+
+    partition: int
+    low: int
+    position: int
+    end: int
+    below: tuple[int, ...]
+    """In rising order."""
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and (offset >= self.position or offset in self.below)
+
+    def ranges_below(self, end: int) -> list[tuple[int, int]]:
+        """The ranges `[start, end)` that have all unsettled offsets below `end`, latest first.
+
+        Some of the settled offsets between them are in these ranges, too.
+        """
+        ranges: list[tuple[int, int]] = []
+        for offset in self.below:
+            if ranges and offset - ranges[-1][1] <= _GAP_MAX:
+                ranges[-1] = (ranges[-1][0], offset + 1)
+            else:
+                ranges.append((offset, offset + 1))
+        if self.position < self.end:
+            ranges.append((self.position, self.end))
+        found = [(max(self.low, start), min(stop, end)) for start, stop in reversed(ranges)]
+        return [(start, stop) for start, stop in found if start < stop]
+
+
+class UnsettledReader:
+    """Reads the committed positions of the live path's deliverers. Thread-safe; blocks.
+
+    It joins no group and commits nothing.
+    """
+
+    def __init__(self, settings: Settings, timeout_s: float) -> None:
+        self._settings = settings
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+
+    def close(self) -> None:
+        """Close the client."""
+        with self._lock:
+            consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def unsettled(self, partition: int) -> UnsettledRecords:
+        """Return the unsettled records of a partition. Without a committed position, all are.
+
+        Raises:
+            LogUnavailable: the log does not answer, or refuses the request.
+        """
+        try:
+            positions = fetch_positions(self._client(), DELIVERY_LOG, [partition], self._timeout_s)
+        except KafkaException as refusal:
+            error = refusal.args[0]
+            raise LogUnavailable(f"group {DELIVERERS}: {public_text(error)}") from refusal
+        committed, (low, high) = positions[partition]
+        if committed is None:
+            return UnsettledRecords(partition, low, low, high, ())
+        commit = PartitionCommit(committed.position, committed.note)
+        try:
+            below = unsettled_offsets(commit)
+        except InvalidCommitMetadata:
+            # The position was committed by another program.
+            below = ()
+        return UnsettledRecords(partition, low, commit.position, high, below)
+
+    def _client(self) -> Consumer:
+        with self._lock:
+            if self._consumer is None:
+                settings = self._settings
+                properties = {"client.id": "rewind-deliveries", **settings.kafka_properties}
+                configuration = reader_configuration(settings.bootstrap_servers, properties)
+                configuration["group.id"] = DELIVERERS
+                self._consumer = Consumer(configuration, logger=CLIENT_LOG)
+            return self._consumer

@@ -1,0 +1,274 @@
+"""Deliveries in the API, on a real log, a real live path and a real receiver."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from app.cli import main
+from app.domain.accounts import Scope
+from app.domain.deliveries import DeliveryPlace, format_delivery_id
+from app.domain.model import Webhook
+from app.domain.windows import format_time
+from app.log.topics import DELIVERY_LOG
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.service.console_service import ConsoleScene
+from tests.support.service.live_service import event, now_ms
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleScene]:
+    """Log, database, API and live path of all tests; each has webhooks of its own."""
+    folder: Path = tmp_path_factory.mktemp("deliveries")
+    options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
+    with (
+        BrokerProcess(folder / "log", *options) as broker,
+        ConsoleScene(folder, broker.serve(), f"sqlite:///{folder}/rewind.db") as scene,
+    ):
+        scene.make()
+        scene.start_api()
+        scene.live(live_delays_s="0,0.05,0.05")
+        scene.key("alice", Scope.DEVELOPER)
+        scene.key("mallory", Scope.DEVELOPER)
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def operator(scene: ConsoleScene) -> Iterator[httpx.Client]:
+    with client_of(scene, scene.key()) as client:
+        yield client
+
+
+@pytest.fixture
+def webhook(scene: ConsoleScene, receiver: ReceiverThread) -> Webhook:
+    return scene.webhook_of("alice", receiver)
+
+
+def client_of(scene: ConsoleScene, key: str) -> httpx.Client:
+    headers = {"authorization": f"Bearer {key}"}
+    return httpx.Client(base_url=scene.origin, timeout=DEADLINE_S, headers=headers)
+
+
+def listed(api: httpx.Client, webhook: Webhook, **query: Any) -> list[dict[str, Any]]:
+    """All pages of a list."""
+    found: list[dict[str, Any]] = []
+    while True:
+        answer = api.get(f"/webhooks/{webhook.id}/deliveries", params=query)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        assert page["skipped"] == []
+        found += page["items"]
+        if page["nextCursor"] is None:
+            return found
+        query["cursor"] = page["nextCursor"]
+
+
+def until_settled(api: httpx.Client, webhook: Webhook, count: int) -> list[dict[str, Any]]:
+    def are_settled() -> bool:
+        found = listed(api, webhook)
+        return len(found) == count and all(each["settledTime"] for each in found)
+
+    until(are_settled, f"{count} settled deliveries")
+    return listed(api, webhook)
+
+
+def test_a_delivery_shows_the_event_and_its_attempt(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook
+) -> None:
+    odd = event(1, text="\u2028 ü 🎉 \\u0000", size="x" * 100_000)
+    scene.owe(webhook, odd)
+    (found,) = until_settled(operator, webhook, 1)
+    expected = {
+        "eventId": "evt_1",
+        "webhookId": webhook.id,
+        "eventType": "follow.created",
+        "status": "succeeded",
+        "reason": None,
+        "attemptCount": 1,
+        "responseStatus": 204,
+    }
+    assert found | expected == found
+    detail = operator.get(f"/deliveries/{found['id']}").json()
+    assert detail | found == detail
+    assert detail["payload"].encode() == json.dumps(odd).encode()
+    assert detail["payloadBytes"] == len(json.dumps(odd))
+    assert {"name": "event-id", "value": "evt_1"} in detail["headers"]
+    (attempt,) = detail["attempts"]
+    assert attempt["status"] == "succeeded"
+    assert attempt["server"] == "test"
+    assert attempt["durationMs"] > 0
+
+
+def test_failed_attempts_show_what_the_receiver_answered(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    receiver.answer(503, body=b"overloaded " + 2_000 * b"x" + "ü".encode())
+    scene.owe(webhook, event(2))
+    (found,) = until_settled(operator, webhook, 1)
+    assert (found["status"], found["attemptCount"]) == ("failed", 3)
+    assert found["reason"] == "HTTP 503 Service Unavailable"
+    detail = operator.get(f"/deliveries/{found['id']}").json()
+    assert [each["number"] for each in detail["attempts"]] == [1, 2, 3]
+    for attempt in detail["attempts"]:
+        assert attempt["responseStatus"] == 503
+        assert attempt["error"] == "HTTP 503 Service Unavailable"
+        assert attempt["response"].startswith("overloaded x")
+        assert len(attempt["response"]) == 1_024
+    assert listed(operator, webhook, status="failed") == [found]
+    assert listed(operator, webhook, status="succeeded") == []
+
+
+def test_pages_follow_each_other_without_gap_or_repetition(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    other = scene.webhook_of("mallory", receiver)
+    events = [event(n, "follow.created" if n % 3 else "block.created") for n in range(40)]
+    for each in events:
+        scene.owe(webhook, each)
+        scene.owe(other, each)
+    settled = until_settled(operator, webhook, 40)
+    assert {each["eventId"] for each in settled} == {each["id"] for each in events}
+    assert {each["webhookId"] for each in settled} == {webhook.id}
+    times = [each["settledTime"] for each in settled]
+    assert times == sorted(times, reverse=True)
+    assert listed(operator, webhook, limit=7) == settled
+    blocks = listed(operator, webhook, eventType="block.*", limit=5)
+    assert len(blocks) == 14
+    (one,) = listed(operator, webhook, eventId="evt_17")
+    assert one["eventId"] == "evt_17"
+    assert {each["eventType"] for each in blocks} == {"block.created"}
+    until(lambda: len(listed(operator, other)) == 40, "the deliveries of the other webhook")
+
+
+def test_pending_deliveries_come_first_and_wait_for_their_retry(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    receiver.answer(503, retry_after="600")
+    scene.owe(webhook, event(3))
+
+    def pending() -> list[dict[str, Any]]:
+        return listed(operator, webhook, status="pending")
+
+    until(lambda: receiver.webhooks and pending(), "a pending delivery")
+    (found,) = pending()
+    assert (found["eventId"], found["status"], found["settledTime"]) == ("evt_3", "pending", None)
+    assert listed(operator, webhook) == [found]
+
+    def attempts() -> list[dict[str, Any]]:
+        detail: dict[str, Any] = operator.get(f"/deliveries/{found['id']}").json()
+        assert detail["status"] == "pending"
+        return list(detail["attempts"]) if detail["nextAttemptTime"] else []
+
+    until(attempts, "the failed attempt is shown with the time of the retry")
+    assert attempts()[0]["responseStatus"] == 503
+
+
+def test_a_window_limits_deliveries_by_event_time(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook
+) -> None:
+    now = now_ms()
+    for number, age_s in ((4, 7_200), (5, 3_600), (6, 0)):
+        published = event(number) | {
+            "time": format_time(now - 1_000 * age_s),
+            "webhookId": webhook.id,
+        }
+        assert operator.post("/events", json=published).status_code == 202
+    until_settled(operator, webhook, 3)
+    window = {"from": format_time(now - 7_200_000), "to": format_time(now - 3_600_000)}
+    assert [each["eventId"] for each in listed(operator, webhook, **window)] == ["evt_4"]
+    answer = operator.get(
+        f"/webhooks/{webhook.id}/deliveries", params={"from": window["to"], "to": window["from"]}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (400, "from")
+
+
+def test_commands_list_and_show_deliveries(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook
+) -> None:
+    scene.owe(webhook, event(10), event(11))
+    until_settled(operator, webhook, 2)
+    options = ["--api-url", scene.origin, "--api-key", scene.key()]
+
+    def lines(*arguments: str) -> list[dict[str, Any]]:
+        result = CliRunner().invoke(main, [*arguments, *options])
+        assert result.exit_code == 0, result.output
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert lines("deliveries", "list", webhook.id, "--status", "succeeded") == listed(
+        operator, webhook
+    )
+    (one,) = lines("deliveries", "list", webhook.id, "--event-id", "evt_11", "--limit", "1")
+    (shown,) = lines("deliveries", "show", one["id"])
+    assert (shown["eventId"], len(shown["attempts"])) == ("evt_11", 1)
+    unknown = CliRunner().invoke(main, ["deliveries", "show", "dlv_x", *options])
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+
+
+def test_an_account_reads_only_its_own_deliveries(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook
+) -> None:
+    scene.owe(webhook, event(7))
+    (found,) = until_settled(operator, webhook, 1)
+    with client_of(scene, scene.key("mallory", Scope.DEVELOPER)) as mallory:
+        foreign = mallory.get(f"/deliveries/{found['id']}")
+        assert foreign.status_code == 404
+        assert mallory.get(f"/webhooks/{webhook.id}/deliveries").status_code == 404
+    with client_of(scene, scene.key("alice", Scope.DEVELOPER)) as alice:
+        own = alice.get(f"/deliveries/{found['id']}").json()
+        assert own["eventId"] == "evt_7"
+        assert own["attempts"][0]["server"] is None
+        assert {each["name"] for each in own["headers"]}.isdisjoint({"server", "audit"})
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        "dlv_x",
+        "evt_1",
+        "%00",
+        "d" * 2_000,
+        format_delivery_id(DeliveryPlace("here", 0, 10**9)),
+        format_delivery_id(DeliveryPlace("here", 99, 0)),
+        format_delivery_id(DeliveryPlace("elsewhere", 0, 0)),
+    ],
+)
+def test_an_unknown_delivery_is_not_found(operator: httpx.Client, unknown: str) -> None:
+    answer = operator.get(f"/deliveries/{unknown}")
+    assert (answer.status_code, answer.json()["title"]) == (404, "Not found")
+
+
+def test_events_without_headers_and_text_have_deliveries(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook
+) -> None:
+    scene.produce(DELIVERY_LOG, [(webhook.id, {}, b"\xff\x00")])
+    (found,) = until_settled(operator, webhook, 1)
+    assert found["eventId"].startswith("delivery_log-")
+    detail = operator.get(f"/deliveries/{found['id']}").json()
+    assert (detail["payload"], detail["payloadBase64"]) == (None, "/wA=")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", "done"),
+        ("limit", "101"),
+        ("limit", "0"),
+        ("cursor", "x"),
+        ("cursor", "s" + "9" * 30),
+        ("eventType", "a b"),
+        ("eventId", "a b"),
+        ("from", "yesterday"),
+    ],
+)
+def test_invalid_queries_are_refused(
+    operator: httpx.Client, webhook: Webhook, name: str, value: str
+) -> None:
+    answer = operator.get(f"/webhooks/{webhook.id}/deliveries", params={name: value})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["field"] == name
