@@ -25,6 +25,15 @@ LIMITED = (
     "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2);"
     "os.execv(sys.argv[2], sys.argv[2:])"
 )
+FULL = (
+    "import os, resource, subprocess, sys;"
+    # The file that the output goes to is not limited.
+    "copy = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=2);"
+    "os.dup2(copy.stdin.fileno(), 2);"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16));"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Runs a command that can extend no file above 16 bytes."""
 VALUE = bytes(range(256)) * 40
 IN = ("messages", "bytes")
 
@@ -153,3 +162,39 @@ def test_a_broker_on_a_full_disk_stops_cleanly(
     fill_up(connection)
     assert broker.stop() == 0
     assert (broker.data_dir / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_starts_on_a_full_disk_and_serves_reads(
+    broker: BrokerProcess, connection: RawConnection
+) -> None:
+    count = fill_up(connection)
+    assert broker.stop() == 0
+    with (
+        BrokerProcess(
+            broker.data_dir, name="full", wrapper=(sys.executable, "-c", FULL)
+        ).serve() as full,
+        RawConnection(full.bootstrap_servers) as again,
+    ):
+        assert read_all(again, "full") == [VALUE] * count
+        again.produce("full", batch_of(VALUE), acks=ACKS_ALL)
+        assert again.produced()[1:] == (STORAGE_ERROR, -1)
+
+
+def test_a_log_whose_recovery_needs_space_is_kept_and_not_served(
+    broker: BrokerProcess, connection: RawConnection
+) -> None:
+    count = fill_up(connection)
+    broker.kill()
+    with (
+        BrokerProcess(
+            broker.data_dir, name="full", wrapper=(sys.executable, "-c", FULL)
+        ).serve() as full,
+        RawConnection(full.bootstrap_servers) as again,
+    ):
+        again.produce("full", batch_of(VALUE), acks=ACKS_ALL)
+        assert again.produced()[1:] == (STORAGE_ERROR, -1)
+    with (
+        BrokerProcess(broker.data_dir, name="roomy").serve() as roomy,
+        RawConnection(roomy.bootstrap_servers) as again,
+    ):
+        assert read_all(again, "full") == [VALUE] * count
