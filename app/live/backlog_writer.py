@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 from app.domain.live_backlog import LiveBacklog
-from app.live.webhook_queue import WebhookQueue
+from app.live.queue_context import RetryingQueue
 from app.process import on_own_thread
 from app.store import Store, StoreUnavailable
 
@@ -32,7 +32,7 @@ class BacklogWriter:
     A failed write is replaced by the next one. For one event loop.
     """
 
-    def __init__(self, store: Store, origin: str, retrying: set[WebhookQueue]) -> None:
+    def __init__(self, store: Store, origin: str, retrying: set[RetryingQueue]) -> None:
         self._store = store
         self._origin = origin
         self._retrying = retrying

@@ -1,11 +1,12 @@
 """What the queues of all webhooks of a live process share."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Final, Protocol
 
 from app.delivery.attempt import AttemptSender
 from app.delivery.queue import StartTask
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
+from app.domain.live_backlog import LiveBacklog
 from app.domain.retry import FixedDelays
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
@@ -14,8 +15,9 @@ from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
 from app.live.webhook_status import WebhookStatusWriter
 
-if TYPE_CHECKING:
-    from app.live.webhook_queue import WebhookQueue
+SHARED_BYTES: Final = 64 * 2**20
+"""Once all webhooks hold more bytes, each may hold an equal share of this: slow receivers leave
+room for others. So all together hold at most twice as many."""
 
 
 class OutcomeRecorder(Protocol):
@@ -38,6 +40,15 @@ class OutcomeRecorder(Protocol):
         """Read a partition again, unless it is paused for others."""
 
 
+class RetryingQueue(Protocol):
+    """A queue in which some event has failed."""
+
+    webhook_id: str
+
+    def backlog(self) -> LiveBacklog | None:
+        """The unsettled events while some of them wait for a retry; None otherwise."""
+
+
 @dataclass(slots=True)
 class QueueContext:
     """What the queues of all webhooks share."""
@@ -56,9 +67,13 @@ class QueueContext:
     disable_after_failures: int
     disable_after_s: float
     bytes_waiting: int = 0
-    filled: "set[WebhookQueue]" = field(default_factory=set)
-    """Queues with waiting events."""
+    filled: set[str] = field(default_factory=set)
+    """The webhooks with waiting events."""
     is_busy: bool = False
     is_stopping: bool = False
-    retrying: "set[WebhookQueue]" = field(default_factory=set)
+    retrying: set[RetryingQueue] = field(default_factory=set)
     """Queues in which some event has failed at least once."""
+
+    def exceeds_share(self, size_bytes: int) -> bool:
+        """Whether all queues hold too many bytes, and one with `size_bytes` more than its share."""
+        return self.bytes_waiting > SHARED_BYTES and size_bytes * len(self.filled) > SHARED_BYTES

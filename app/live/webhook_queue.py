@@ -36,10 +36,6 @@ from app.live.webhook_status import OutageReporter
 QUEUE_BYTES_MAX: Final = 16 * 2**20
 """Bytes of waiting events of one webhook."""
 
-SHARED_BYTES: Final = 64 * 2**20
-"""Once all webhooks hold more bytes, each may hold an equal share of this: slow receivers leave
-room for others. So all together hold at most twice as many."""
-
 THROUGHPUT_CHECK_S: Final = 1.0
 BUSY_THROUGHPUT_CHECK_S: Final = 5.0
 """How long a full queue pauses its partition before its throughput is checked. The longer time
@@ -106,7 +102,7 @@ class WebhookQueue:
 
     def _add_to_queue(self, delivery: LiveDelivery, *, is_ready: bool) -> None:
         self._context.bytes_waiting += delivery.size_bytes
-        self._context.filled.add(self)
+        self._context.filled.add(self.webhook_id)
         self._queue.add(delivery, is_ready=is_ready)
 
     def _hold(self, delivery: LiveDelivery) -> bool:
@@ -191,7 +187,7 @@ class WebhookQueue:
         for delivery in deliveries:
             self._context.bytes_waiting -= delivery.size_bytes
         if not len(self._queue):
-            self._context.filled.discard(self)
+            self._context.filled.discard(self.webhook_id)
 
     def _settle(
         self, delivery: LiveDelivery, outcome: LiveOutcome, status: int | None, reason: str | None
@@ -209,22 +205,14 @@ class WebhookQueue:
         return events > 1 and (
             events > self._context.queue_max
             or self._queue.size_bytes > QUEUE_BYTES_MAX
-            or self._exceeds_share()
-        )
-
-    def _exceeds_share(self) -> bool:
-        """Whether the queues hold too many bytes, and this one more than its share of them."""
-        context = self._context
-        return (
-            context.bytes_waiting > SHARED_BYTES
-            and self._queue.size_bytes * len(context.filled) > SHARED_BYTES
+            or self._context.exceeds_share(self._queue.size_bytes)
         )
 
     def _has_room_again(self) -> bool:
         return (
             len(self._queue) <= self._context.queue_max // 2
             and self._queue.size_bytes <= QUEUE_BYTES_MAX // 2
-            and not self._exceeds_share()
+            and not self._context.exceeds_share(self._queue.size_bytes)
         )
 
     def _is_worth_pausing(self) -> bool:
@@ -367,20 +355,20 @@ class WebhookQueue:
             self._context.recorder.record_failed_attempt(delivery, outcome, None)
             return
         step = self._context.delays.after_failure(outcome, delivery.attempts)
-        next_ms = None
         if isinstance(step, RetryAfter):
-            next_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
-        self._context.recorder.record_failed_attempt(delivery, outcome, next_ms)
-        if isinstance(step, RetryAfter):
+            delivery.next_attempt_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
+            self._context.recorder.record_failed_attempt(
+                delivery, outcome, delivery.next_attempt_ms
+            )
             if handover := self._context.handovers.of(delivery):
                 self._remove(delivery)
                 self._record_handed_over(delivery, handover)
             else:
                 self._requeue_after(step.seconds, delivery)
                 self._last_failure, self._failed_ms = outcome, now_ms
-                delivery.next_attempt_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
                 self._context.retrying.add(self)
             return
+        self._context.recorder.record_failed_attempt(delivery, outcome, None)
         status = outcome.status if isinstance(outcome, Rejected) else None
         self._settle(delivery, LiveOutcome.FAILED, status, outcome.reason)
         if not self._is_disabling:
@@ -398,8 +386,7 @@ class WebhookQueue:
             self._retryable_failures = 0
             if self._recovery.is_failing:
                 # It processes requests. After a 410 the webhook is disabled.
-                is_gone = isinstance(outcome, Rejected) and outcome.status == GONE
-                if is_gone:
+                if isinstance(outcome, Rejected) and outcome.status == GONE:
                     self._recovery.end()
                 else:
                     self._recovery.recover(lambda: None)

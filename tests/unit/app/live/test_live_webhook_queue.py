@@ -10,7 +10,7 @@ from app.delivery.attempt import AttemptSender
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.partition_progress import PartitionProgress
 from app.domain.retry import FixedDelays, RetryPolicy
-from app.live import webhook_queue
+from app.live import queue_context
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
@@ -86,7 +86,7 @@ async def context_of(
 def test_full_queues_leave_a_share_of_the_memory_to_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_queue, "SHARED_BYTES", 1_000)
+    monkeypatch.setattr(queue_context, "SHARED_BYTES", 1_000)
     recorder = PauseRecorder()
     partition = DeliveryPartition(0, PartitionProgress(0), Committed(-1, ""))
 
@@ -102,7 +102,7 @@ def test_full_queues_leave_a_share_of_the_memory_to_others(
                 for name in "abc":
                     queues[name].add(delivery(name))
             # Three slow receivers hold more than all may hold, and each more than its share.
-            assert context.bytes_waiting > webhook_queue.SHARED_BYTES
+            assert context.bytes_waiting > queue_context.SHARED_BYTES
             assert recorder.paused == {"a", "b", "c"}
             for _ in range(25):
                 queues["d"].add(delivery("d"))
