@@ -218,6 +218,7 @@ def try_every_route(api: httpx.Client, private: Private) -> None:
         "publishEvents": [private_event(1) | {"time": window["from"], "webhookId": webhook.id}],
         "updateWebhook": [{"description": "mine"}],
         "putRule": [{"eventTypes": ["*"]}],
+        "matchRules": [{"type": "private.made", "data": {}}],
         "putGrant": [{"eventTypes": ["*"]}],
     }
     now = datetime.now(UTC)
