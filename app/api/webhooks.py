@@ -93,9 +93,14 @@ def list_webhooks(
     present_ms = now_ms()
     ids = [webhook.id for webhook in page.items]
     backlogs, types = services.store.live_backlogs(ids), services.store.default_types(ids)
+    active = services.store.active_replays_of(ids)
     items = [
         WebhookDocument.of(
-            webhook, present_ms, backlogs.get(webhook.id), event_types=types.get(webhook.id)
+            webhook,
+            present_ms,
+            backlogs.get(webhook.id),
+            active=active.get(webhook.id),
+            event_types=types.get(webhook.id),
         )
         for webhook in page.items
     ]
@@ -114,7 +119,8 @@ def _document(services: Services, webhook: Webhook) -> WebhookDocument:
     """Return the document of a webhook, with its live retries and event types. Blocks."""
     backlog = services.store.live_backlogs([webhook.id]).get(webhook.id)
     types = services.store.default_types([webhook.id]).get(webhook.id)
-    return WebhookDocument.of(webhook, now_ms(), backlog, event_types=types)
+    active = services.store.active_replays_of([webhook.id]).get(webhook.id)
+    return WebhookDocument.of(webhook, now_ms(), backlog, active=active, event_types=types)
 
 
 @router.patch(

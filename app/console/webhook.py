@@ -146,7 +146,7 @@ async def render_webhook(
         status,
         webhook=webhook,
         authentication=_authentication(webhook),
-        receiver_health=health_of(webhook, details.backlog),
+        receiver_health=health_of(webhook, details.backlog, details.active),
         backlog=details.backlog,
         has_two_secrets=len(webhook.secrets_at(present_ms)) > 1,
         hour=summed(details.tallies, hour_from_ms),

@@ -48,7 +48,7 @@ class WebhookRow:
     @property
     def health(self) -> WebhookHealth | None:
         """Whether its receiver accepts live deliveries."""
-        return health_of(self.webhook, self.backlog)
+        return health_of(self.webhook, self.backlog, self.active)
 
     @property
     def attempted(self) -> int:

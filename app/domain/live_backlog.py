@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from app.domain.model import Webhook, WebhookStatus
+from app.domain.model import Replay, Webhook, WebhookStatus
+from app.domain.options import ReplayReason
 
 REASON_CHARS_MAX: Final = 500
 
@@ -38,13 +39,18 @@ class WebhookHealth(StrEnum):
     """The last attempts failed."""
 
     RECOVERING = "recovering"
-    """It accepts events again, and earlier ones still wait for their retry."""
+    """It accepts events again, and earlier ones wait for their retry or a recovery replay."""
 
 
-def health_of(webhook: Webhook, backlog: LiveBacklog | None) -> WebhookHealth | None:
-    """The health of a webhook; None if it is not ENABLED."""
+def health_of(
+    webhook: Webhook, backlog: LiveBacklog | None, active: Replay | None
+) -> WebhookHealth | None:
+    """The health of a webhook whose active replay is `active`; None if it is not ENABLED."""
     if webhook.status is not WebhookStatus.ENABLED:
         return None
     if backlog is not None:
         return WebhookHealth.RECOVERING if backlog.is_recovering else WebhookHealth.FAILING
-    return WebhookHealth.HEALTHY if webhook.failing_since_ms is None else WebhookHealth.FAILING
+    if webhook.failing_since_ms is not None:
+        return WebhookHealth.FAILING
+    is_recovering = active is not None and active.reason is ReplayReason.RECOVERY
+    return WebhookHealth.RECOVERING if is_recovering else WebhookHealth.HEALTHY

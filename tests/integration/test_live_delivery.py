@@ -147,7 +147,7 @@ def test_events_in_retry_are_counted_until_they_are_settled(
     def health() -> tuple[WebhookHealth | None, int]:
         backlog = scene.store.live_backlogs([webhook.id]).get(webhook.id)
         retrying = 0 if backlog is None else backlog.retrying
-        return health_of(scene.store.webhook(webhook.id), backlog), retrying
+        return health_of(scene.store.webhook(webhook.id), backlog, None), retrying
 
     until(lambda: health() == (WebhookHealth.FAILING, 20), "all are counted")
     backlog = scene.store.live_backlogs([webhook.id])[webhook.id]

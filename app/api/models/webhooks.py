@@ -16,7 +16,7 @@ from app.domain.endpoint_options import (
 )
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.missed import MissedHour
-from app.domain.model import Validation, Webhook, WebhookStatus
+from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
 from app.http.request_bodies import AUTO_RECOVERY, SECRET_EXAMPLE, example
 from app.webhooks.endpoint_test import EndpointTest
@@ -129,7 +129,7 @@ class WebhookDocument(Document):
     failing_since: Moment | None = Field(description="The start of the current series of failures.")
     health: WebhookHealth | None = Field(
         description="Whether the receiver accepts live deliveries; `recovering`: again, and some "
-        "events still wait for their retry. null unless ENABLED."
+        "events still wait for their retry or a recovery replay. null unless ENABLED."
     )
     auto_recovery: bool = Field(description=AUTO_RECOVERY)
     live_retries: LiveRetriesDocument | None = Field(
@@ -158,6 +158,7 @@ class WebhookDocument(Document):
         now_ms: int,
         backlog: LiveBacklog | None = None,
         *,
+        active: Replay | None = None,
         event_types: tuple[str, ...] | None = None,
     ) -> Self:
         """The document of a webhook as of `now_ms`."""
@@ -175,7 +176,7 @@ class WebhookDocument(Document):
             status_reason=webhook.status_reason,
             validated_at=webhook.validated_ms,
             failing_since=webhook.failing_since_ms,
-            health=health_of(webhook, backlog),
+            health=health_of(webhook, backlog, active),
             auto_recovery=webhook.auto_recovery,
             live_retries=None if backlog is None else LiveRetriesDocument.of(backlog),
             previous_secret_expires_at=webhook.previous_secret_until_ms if signs_twice else None,
@@ -204,10 +205,13 @@ class WebhookWithSecret(WebhookDocument):
         now_ms: int,
         backlog: LiveBacklog | None = None,
         *,
+        active: Replay | None = None,
         event_types: tuple[str, ...] | None = None,
     ) -> Self:
         """The document of a webhook, secret included."""
-        document = WebhookDocument.of(webhook, now_ms, backlog, event_types=event_types)
+        document = WebhookDocument.of(
+            webhook, now_ms, backlog, active=active, event_types=event_types
+        )
         return cls(**dict(document), secret=webhook.secret)
 
 
