@@ -13,6 +13,7 @@ from app.config import Settings
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook
 from app.domain.rules import DEFAULT_RULE, Rule
 from app.domain.states import TERMINAL, ReplayState
+from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from app.store import Store, migrate
 from app.store.rule_kinds import digest_of_kind
@@ -38,6 +39,7 @@ class ServiceStage(NamedTuple):
     broker: RunningBroker
     store: Store
     settings: Settings
+    replay_requests: ReplayRequestPublisher
 
     def enabled_webhook(self, url: str) -> Webhook:
         """Create an enabled webhook at `url`, without verification."""
@@ -70,7 +72,9 @@ class ServiceStage(NamedTuple):
 
     def create_replay(self, new: NewReplay) -> Replay:
         """Create a replay, as the API does."""
-        return self.store.create_replay(new)[0]
+        replay, _ = self.store.create_replay(new)
+        self.replay_requests.publish(replay.id)
+        return replay
 
     def is_over(self, replay: Replay, events: int) -> bool:
         """Return whether a replay is completed, and check that it has delivered every event."""
@@ -136,8 +140,9 @@ def service_stage(folder: Path, **settings: str) -> Iterator[ServiceStage]:
             **settings,
         )
         _prepare(loaded)
-        with closing(Store.of(loaded)) as store:
-            yield ServiceStage(broker, store, loaded)
+        requests = ReplayRequestPublisher(broker.bootstrap_servers, {})
+        with closing(Store.of(loaded)) as store, closing(requests):
+            yield ServiceStage(broker, store, loaded, requests)
 
 
 def _prepare(settings: Settings) -> None:

@@ -74,7 +74,7 @@ def _waits_s(scale: Scale, folder: Path, events: int, per_s: int) -> list[float]
         replays = [stage.create_replay(NewReplay(each.id, window, options)) for each in long]
         with stage.process("worker"):
             if replays:
-                _wait_until_full(stage)
+                _wait_until_full(stage, are_waiting=per_s == PACED_PER_S)
             waits_s = [_wait_of_one(stage, short[0], window) for _ in range(2 * scale.rounds + 1)]
         active = sum(stage.store.replay(each.id).state not in TERMINAL for each in replays)
         assert active == len(replays), f"{active} of {len(replays)} are still active"
@@ -109,14 +109,19 @@ async def _publish(
             await publisher.publish(DELIVERY_LOG, events[start : start + PUBLISHED_AT_ONCE])
 
 
-def _wait_until_full(stage: ServiceStage) -> None:
-    """Wait until as many replays are delivered as the worker has slots."""
+def _wait_until_full(stage: ServiceStage, *, are_waiting: bool) -> None:
+    """Wait until as many replays run as the worker has slots, or their account may have.
+
+    A new replay counts as busy until it has waited most of its first second.
+    """
+    settings = stage.settings
+    count = settings.running_replays_per_account if are_waiting else settings.jobs_per_worker
 
     def running(stage: ServiceStage) -> int:
         return stage.store.job_statistics().by_state[ReplayState.ONGOING]
 
     until(
-        lambda: running(stage) >= stage.settings.jobs_per_worker,
+        lambda: running(stage) >= count,
         "all slots are taken",
         period_s=0.05,
     )
