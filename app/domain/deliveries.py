@@ -8,12 +8,12 @@ UTF-8, and four bytes of CRC-32 over these, so that a mistyped id is not that of
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from app.domain.delivery import LiveOutcome
+from app.domain.leb128 import decode_numbers, encode_number
 
 ID_PREFIX: Final = "dlv_"
 
@@ -79,7 +79,7 @@ class AttemptRecord:
 
 def format_delivery_id(place: DeliveryPlace) -> str:
     """Return the id of a delivery."""
-    content = _leb128(place.partition) + _leb128(place.offset) + place.origin.encode()
+    content = encode_number(place.partition) + encode_number(place.offset) + place.origin.encode()
     content += binascii.crc32(content).to_bytes(_CRC_BYTES)
     return ID_PREFIX + urlsafe_b64encode(content).decode().rstrip("=")
 
@@ -91,9 +91,10 @@ def parse_delivery_id(text: str) -> DeliveryPlace | None:
     encoded = text.removeprefix(ID_PREFIX)
     try:
         content = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-        numbers = _Numbers(content[:-_CRC_BYTES])
+        unread = iter(content[:-_CRC_BYTES])
+        numbers = decode_numbers(unread)
         place = DeliveryPlace(
-            partition=next(numbers), offset=next(numbers), origin=numbers.rest().decode()
+            partition=next(numbers), offset=next(numbers), origin=bytes(unread).decode()
         )
     except (ValueError, StopIteration):
         return None
@@ -101,32 +102,3 @@ def parse_delivery_id(text: str) -> DeliveryPlace | None:
         return None
     # The decoder skips foreign characters, and a number has several encodings.
     return place if format_delivery_id(place) == text else None
-
-
-def _leb128(number: int) -> bytes:
-    """Seven bits a byte, lowest first; a set high bit means that another byte follows."""
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-class _Numbers(Iterator[int]):
-    """The LEB128 numbers at the beginning of `content`."""
-
-    def __init__(self, content: bytes) -> None:
-        self._bytes = iter(content)
-
-    def __next__(self) -> int:
-        number = shift = 0
-        for byte in self._bytes:
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-            shift += 7
-        raise StopIteration
-
-    def rest(self) -> bytes:
-        return bytes(self._bytes)

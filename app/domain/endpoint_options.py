@@ -13,12 +13,10 @@ HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,64}")
 """A token of RFC 9110, section 5.6.2, in lower case."""
 
 RESERVED_PREFIXES: Final = ("webhook-", "proxy-")
-RESERVED_HEADERS: Final = frozenset(
+FRAMING_HEADERS: Final = frozenset(
     (
         "connection",
-        "content-encoding",
         "content-length",
-        "content-type",
         "expect",
         "host",
         "keep-alive",
@@ -26,9 +24,11 @@ RESERVED_HEADERS: Final = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
-        "user-agent",
     )
 )
+"""Headers that control routing and framing: only the encoder of requests writes them."""
+
+RESERVED_HEADERS: Final = FRAMING_HEADERS | {"content-encoding", "content-type", "user-agent"}
 """Headers that every request sets itself, or that control the connection."""
 
 AUTHORIZATION: Final = "authorization"

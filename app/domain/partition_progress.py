@@ -16,6 +16,8 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from app.domain.leb128 import IncompleteNumber, decode_numbers, encode_number
+
 METADATA_CHARS_MAX: Final = 4_096
 """Kafka's default of `offset.metadata.max.bytes`."""
 
@@ -116,17 +118,17 @@ def _encode(position: int, offsets: Iterator[int]) -> PartitionCommit:
     runs = _runs(offsets)
     first, end = next(runs)
     # The distance to the position is the first number, and shrinks if the position is lowered.
-    room = _BYTES_MAX - len(_leb128(position - first))
-    content = bytearray(_leb128(end - first))
+    room = _BYTES_MAX - len(encode_number(position - first))
+    content = bytearray(encode_number(end - first))
     for start, next_end in runs:
-        piece = _leb128(start - end) + _leb128(next_end - start)
+        piece = encode_number(start - end) + encode_number(next_end - start)
         if len(content) + len(piece) > room:
             # The metadata describes all offsets below this one.
             position = start
             break
         content += piece
         end = next_end
-    text = urlsafe_b64encode(_leb128(position - first) + bytes(content)).decode().rstrip("=")
+    text = urlsafe_b64encode(encode_number(position - first) + bytes(content)).decode().rstrip("=")
     return PartitionCommit(position, _PREFIX + text)
 
 
@@ -170,23 +172,8 @@ def _bytes(text: str) -> bytes:
         raise InvalidCommitMetadata(f"metadata is not base64: {error}") from None
 
 
-def _leb128(number: int) -> bytes:
-    """Seven bits a byte, lowest first; a set high bit means that another byte follows."""
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
 def _numbers(content: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in content:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number
-            number = shift = 0
-    if shift:
-        raise InvalidCommitMetadata("metadata ends inside a number")
+    try:
+        yield from decode_numbers(iter(content))
+    except IncompleteNumber:
+        raise InvalidCommitMetadata("metadata ends inside a number") from None

@@ -131,13 +131,7 @@ class LiveDeliveries:
             return left, self._look_up(left)
 
     def _look_up(self, window: Window) -> OffsetRange:
-        settings, delays_s = self.settings, self.settings.attempt_delays_s
-        # A Retry-After header may lengthen the delay before each retry.
-        retries_s = sum(max(each, RETRY_AFTER_S_MAX) for each in delays_s[1:])
-        requests_s = len(delays_s) * settings.delivery_timeout_s
-        attempts_ms = round(1_000 * (delays_s[0] + retries_s + requests_s))
-        late_ms = max(0, (self.late_until_ms or 0) - window.to_ms)
-        behind_ms = late_ms + disorder_ms(settings.lateness_ms) + attempts_ms
+        behind_ms = outcome_disorder_ms(self.settings, window, self.late_until_ms)
         return self.history.offsets_for(self.webhook_id, window, behind_ms)
 
     def _reader(self, window: Window, outcomes: OffsetRange) -> ReplayReader:
@@ -149,6 +143,20 @@ class LiveDeliveries:
             window=window,
             properties=self.settings.kafka_properties,
         )
+
+
+def outcome_disorder_ms(settings: Settings, window: Window, late_until_ms: int | None) -> int:
+    """How long after the end of a window the outcomes of its events may be written.
+
+    `late_until_ms` is when its last late event arrived, if any.
+    """
+    delays_s = settings.attempt_delays_s
+    # A Retry-After header may lengthen the delay before each retry.
+    retries_s = sum(max(each, RETRY_AFTER_S_MAX) for each in delays_s[1:])
+    requests_s = len(delays_s) * settings.delivery_timeout_s
+    attempts_ms = round(1_000 * (delays_s[0] + retries_s + requests_s))
+    late_ms = max(0, (late_until_ms or 0) - window.to_ms)
+    return late_ms + disorder_ms(settings.lateness_ms) + attempts_ms
 
 
 def _add_delivered(fetched: FetchedEvents, found: DeliveredEvents) -> None:

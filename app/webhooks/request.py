@@ -10,26 +10,13 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlencode
 
+from app.domain.endpoint_options import FRAMING_HEADERS
 from app.domain.windows import format_time
 from app.webhooks.guard import CheckedUrl
 from app.webhooks.signing import sign_with_each
 
 USER_AGENT: Final = "rewind"
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FRAMING: Final = frozenset(
-    (
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    )
-)
-"""Headers that control routing and framing: only this module writes them."""
 
 
 class HeaderRefused(ValueError):
@@ -117,6 +104,6 @@ def _request_line(url: CheckedUrl) -> str:
 
 @lru_cache(maxsize=4096)
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name) or name.lower() in _FRAMING:
-        framing = ", ".join(sorted(_FRAMING))
+    if not _NAME.fullmatch(name) or name.lower() in FRAMING_HEADERS:
+        framing = ", ".join(sorted(FRAMING_HEADERS))
         raise HeaderRefused(f"header name is {name[:100]!r}; allowed is a token, none of {framing}")

@@ -13,11 +13,10 @@ from app.domain.deliveries import (
     DeliveryStatus,
 )
 from app.domain.delivery import LiveOutcome
-from app.domain.lateness import disorder_ms
 from app.domain.model import OffsetRange
-from app.domain.retry import RETRY_AFTER_S_MAX
 from app.log.browser.partition_scan import RangeRequest, RawRecord
 from app.log.browser.record_reader import RecordReader
+from app.log.delivered import outcome_disorder_ms
 from app.log.deliveries.delivery import (
     UNKNOWN_REASON,
     DeliveryDetail,
@@ -166,13 +165,7 @@ class DeliveryReader:
         Raises:
             WindowNotRetained, LogUnavailable: see `LogHistory.offsets_for`.
         """
-        settings, delays_s = self._settings, self._settings.attempt_delays_s
-        # A Retry-After header may lengthen the delay before each retry.
-        retries_s = sum(max(each, RETRY_AFTER_S_MAX) for each in delays_s[1:])
-        requests_s = len(delays_s) * settings.delivery_timeout_s
-        attempts_ms = round(1_000 * (delays_s[0] + retries_s + requests_s))
-        late_ms = max(0, (query.late_until_ms or 0) - query.window.to_ms)
-        behind_ms = late_ms + disorder_ms(settings.lateness_ms) + attempts_ms
+        behind_ms = outcome_disorder_ms(self._settings, query.window, query.late_until_ms)
         return self._outcomes.offsets_for(query.webhook_id, query.window, behind_ms)
 
     def _pending(self, query: DeliveryQuery, end: int | None) -> "_Pending | None":
