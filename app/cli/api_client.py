@@ -21,6 +21,11 @@ TIMEOUT_S: Final = 60.0
 class ApiError(Exception):
     """The API returned a problem or did not answer. The message is for a terminal."""
 
+    def __init__(self, message: str, active_replay_id: str | None = None) -> None:
+        """`active_replay_id` is the replay that a new one of the same webhook has to wait for."""
+        super().__init__(message)
+        self.active_replay_id = active_replay_id
+
 
 class ApiClient:
     """A client of a Rewind API. A context manager.
@@ -134,9 +139,17 @@ class ApiClient:
             raise ApiError(f"{self._client.base_url} does not answer: {error}") from error
         # Redirects are errors: the API has none.
         if not response.is_success:
-            way_out = self._if_unauthorized if response.status_code == 401 else ""
-            raise ApiError(_problem_text(response) + way_out)
+            raise self._error_of(response)
         return self._parse(response)
+
+    def _error_of(self, response: "httpx.Response") -> ApiError:
+        way_out = self._if_unauthorized if response.status_code == 401 else ""
+        try:
+            problem = response.json()
+            text = f"{response.status_code} {problem['title']}: {problem.get('detail', '')}"
+        except (ValueError, KeyError, TypeError):
+            return ApiError(f"{response.status_code}: {response.text[:500]}{way_out}")
+        return ApiError(text + way_out, active_replay_id=problem.get("replayId"))
 
     def _parse(self, response: "httpx.Response") -> dict[str, Any]:
         try:
@@ -172,11 +185,3 @@ def _way_out(settings: "Settings", key: str) -> str:
         f"\n{source}; name the data directory of `rewind up` with --data-dir, or set "
         f"{PREFIX}API_KEY to a key of `rewind keys create`"
     )
-
-
-def _problem_text(response: "httpx.Response") -> str:
-    try:
-        problem = response.json()
-        return f"{response.status_code} {problem['title']}: {problem.get('detail', '')}"
-    except (ValueError, KeyError, TypeError):
-        return f"{response.status_code}: {response.text[:500]}"

@@ -1,7 +1,9 @@
 """`rewind replay`: create a replay and follow its progress."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -15,6 +17,7 @@ from app.domain.options import (
     EVENTS_PER_SECOND_MAX,
     IN_FLIGHT_MAX,
     Only,
+    ReplayReason,
     Source,
 )
 from logbroker.option_group import option_group
@@ -107,11 +110,13 @@ def replay(
 
     It sends the events of WEBHOOK_ID in a window of event time again. Times are RFC 3339, or
     yyyymmddhhmm in UTC. Prints the job as JSON. The exit code is 0 if every event was delivered.
+    While a recovery replay of the webhook is active, it waits for its end first.
     """
     settings = load_settings(**overrides)
     with ApiClient.of(settings) as client:
+        create = partial(client.create_replay, webhook_id, start, end, **options.document())
         try:
-            job = client.create_replay(webhook_id, start, end, **options.document())
+            job = _create_after_recovery(client, create) if wait else create()
         except ApiError as error:
             exit_with_error(str(error))
         if wait and not options.dry_run:
@@ -119,6 +124,25 @@ def replay(
     click.echo(json.dumps(job))
     if wait and not options.dry_run and (job["state"] != "COMPLETED" or job["counts"]["failed"]):
         exit_with_error(_describe_failure(job))
+
+
+def _create_after_recovery(
+    client: ApiClient, create: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Create a replay as soon as the webhook has no active recovery replay.
+
+    Raises:
+        ApiError: the API refuses the replay for another reason.
+    """
+    while True:
+        try:
+            return create()
+        except ApiError as error:
+            active = error.active_replay_id and client.replay(error.active_replay_id)
+            if not active or active["reason"] != ReplayReason.RECOVERY:
+                raise
+        click.echo(f"waiting for the recovery replay {active['id']} of the webhook", err=True)
+        _follow_to_end(client, active)
 
 
 def _follow_to_end(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -50,8 +51,8 @@ def server(answers: list[tuple[int, bytes]]) -> Iterator[str]:
 WINDOW = ("--from", "202611210000", "--to", "202611210100")
 
 
-def run_replay(url: str) -> Result:
-    return CliRunner().invoke(replay, ["wh_1", *WINDOW, "--api-url", url])
+def run_replay(url: str, *words: str) -> Result:
+    return CliRunner().invoke(replay, ["wh_1", *WINDOW, "--api-url", url, *words])
 
 
 def test_the_error_after_a_lost_connection_has_the_id_of_the_replay() -> None:
@@ -78,6 +79,38 @@ def test_a_failed_replay_is_reported_with_the_error_and_a_retry_command() -> Non
     assert json.loads(result.stdout)["state"] == "FAILED"
     assert "rewind: rpl_1 is FAILED; the receiver took none; 7 events" in result.stderr
     assert "`rewind replays retry rpl_1`" in result.stderr
+
+
+ACTIVE = {"title": "The webhook has an active replay", "detail": "", "replayId": "rpl_0"}
+RECOVERY = JOB | {"id": "rpl_0", "reason": "recovery"}
+COMPLETED = {"state": "COMPLETED"}
+
+
+def test_a_replay_is_created_once_the_recovery_of_the_webhook_has_ended() -> None:
+    documents: list[tuple[int, dict[str, Any]]] = [
+        (409, ACTIVE),
+        (200, RECOVERY),
+        (200, RECOVERY | COMPLETED),
+        (202, JOB),
+        (200, JOB | COMPLETED),
+    ]
+    with server([(status, json.dumps(body).encode()) for status, body in documents]) as url:
+        result = run_replay(url)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout) == JOB | COMPLETED
+    assert "waiting for the recovery replay rpl_0 of the webhook" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"), [("request", ()), ("recovery", ("--no-wait",))], ids=("other", "no-wait")
+)
+def test_an_active_replay_is_not_waited_for(reason: str, words: tuple[str, ...]) -> None:
+    active = RECOVERY | {"reason": reason}
+    answers = [(409, json.dumps(ACTIVE).encode()), (200, json.dumps(active).encode())]
+    with server(answers) as url:
+        result = run_replay(url, *words)
+    assert result.exit_code == 1
+    assert "409 The webhook has an active replay" in result.stderr
 
 
 @pytest.mark.processes
