@@ -49,7 +49,8 @@ class Figures(NamedTuple):
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
     """Measure every case in each round, without and with the audit in turn."""
-    with fresh_broker(folder) as broker, _client_process() as process:
+    options = ("--auto-create-topics",)
+    with fresh_broker(folder, options=options) as broker, _client_process() as process:
         return _lines([_round(broker, process, scale) for _ in range(scale.rounds)])
 
 

@@ -35,7 +35,10 @@ TOPIC: Final = "mutated"
 
 TIMESTAMP_MS: Final = 1_760_000_000_000
 STOCK_TOPIC: Final = "stock"
-OPTIONS: Final = ("--partitions-max", "200", "--group-initial-rebalance-delay-ms", "0")
+OPTIONS: Final = (
+    *("--partitions-max", "200", "--auto-create-topics"),
+    *("--group-initial-rebalance-delay-ms", "0"),
+)
 GROWTH_MB_MAX: Final = 268.0
 """The default of `--request-memory-bytes-max`."""
 

@@ -91,7 +91,7 @@ def running_broker(
 
 
 @contextmanager
-def fresh_broker(folder: Path) -> Iterator[RunningBroker]:
+def fresh_broker(folder: Path, *, options: Sequence[str] = ()) -> Iterator[RunningBroker]:
     """Run a broker without topics, with its data in a new folder under `folder`.
 
     The disk is synced at the end; otherwise the next flush would include the time in which the
@@ -99,7 +99,7 @@ def fresh_broker(folder: Path) -> Iterator[RunningBroker]:
     """
     with (
         tempfile.TemporaryDirectory(dir=folder) as data_dir,
-        running_broker(Path(data_dir), keeps_data=False) as broker,
+        running_broker(Path(data_dir), options=options, keeps_data=False) as broker,
     ):
         yield broker
     os.sync()

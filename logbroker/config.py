@@ -140,7 +140,7 @@ class BrokerConfig:
     zookeeper_config: Path | None = None
     """A file of properties: digest authentication, ACLs and TLS for ZooKeeper."""
     zookeeper_session_timeout_s: float = 18.0
-    auto_create_topics: bool = True
+    auto_create_topics: bool = False
     num_partitions: int = 1
     partitions_max: int = 10_000
     connections_max: int = 4_096

@@ -106,7 +106,7 @@ def _number_options(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--auto-create-topics/--no-auto-create-topics",
-    default=True,
+    default=False,
     envvar="LOGBROKER_AUTO_CREATE_TOPICS",
     show_default=True,
     show_envvar=True,

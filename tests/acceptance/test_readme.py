@@ -362,6 +362,8 @@ def test_two_data_centres_audit_and_avro(terminal: Terminal, tmp_path: Path) -> 
         for mirror in mirrors:
             assert mirror.stop(signal.SIGINT) == 0
 
+    create = command("logbroker topics create")
+    terminal.run(f"{create} --bootstrap-servers {address}")
     (code,) = [each for each in python_blocks() if "AuditedProducer" in each]
     exec(_replaced(code, ports), {})
     completed = terminal.run(_replaced(command("logbroker audit"), ports) + " --all")

@@ -414,7 +414,7 @@ def test_a_broker_describes_its_settings(broker: BrokerProcess) -> None:
     assert values["log.dirs"] == (str(broker.data_dir), 4)
     assert values["log.roll.ms"] == ("86400000", 4)
     assert values["log.retention.ms"] == (str(7 * 86_400_000), 5)
-    assert values["auto.create.topics.enable"] == ("true", 5)
+    assert values["auto.create.topics.enable"] == ("true", 4)
     assert values["connections.max.idle.ms"] == ("600000", 5)
 
 

@@ -46,6 +46,8 @@ class BrokerProcess(ServerProcess):
             *("--listen", self.bootstrap_servers, "--data-dir", str(self.data_dir)),
             # Records of tests may have any age. A test of retention has its own period.
             *("--retention-check-s", "86400"),
+            # Most tests need topics with default settings only.
+            "--auto-create-topics",
             *self._options,
         ]
         super().launch()

@@ -96,7 +96,7 @@ class GuardedBroker(BrokerProcess):
             *self._wrapped,
             *("--data-dir", str(self.data_dir), "--listeners", listeners),
             *("--listener-security-protocol-map", "ADMIN:PLAINTEXT,CLIENTS:PLAINTEXT"),
-            *("--authorizer", "--super-users", self.super_users),
+            *("--authorizer", "--auto-create-topics", "--super-users", self.super_users),
             *self._options,
         ]
         super(BrokerProcess, self).launch()

@@ -36,7 +36,7 @@ OTHER = Topic("other", UUID(int=2), ((THERE,),), {})
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0, auto_create_topics=False))
+    broker = Broker(BrokerConfig(tmp_path / "log", port=0))
     broker._loop._on_turn_end = broker._end_turn
     follow(broker, controller_id=THERE)
     yield broker

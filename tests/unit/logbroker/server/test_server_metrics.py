@@ -27,7 +27,7 @@ STORAGE_ERROR = 56
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0, auto_create_topics=False))
+    broker = Broker(BrokerConfig(tmp_path / "log", port=0))
     broker._loop._on_turn_end = broker._end_turn
     yield broker
     broker._listener.close()

@@ -22,7 +22,10 @@ CLIENTS = 20
 def address(tmp_path: Path) -> Iterator[str]:
     """A broker in this process, on a thread, that flushes once a day."""
     defaults = LogConfig(flush_ms=DAY_MS)
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0, topic_defaults=defaults))
+    config = BrokerConfig(
+        tmp_path / "log", port=0, topic_defaults=defaults, auto_create_topics=True
+    )
+    broker = Broker(config)
     thread = threading.Thread(target=broker.run)
     thread.start()
     address = f"127.0.0.1:{broker.port}"
