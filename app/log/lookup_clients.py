@@ -2,14 +2,18 @@
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from app.log.client_errors import CLIENT_ERRORS
 
 _LEADERS_AGE_MS: Final = 1_000
+
+_CONNECT_S: Final = 1.0
+"""How long the first use waits for a broker, at most."""
 
 
 class LookupClients:
@@ -56,5 +60,16 @@ class LookupClients:
                 # requests to dead ones.
                 admin = {**self._properties, "metadata.max.age.ms": _LEADERS_AGE_MS}
                 consumer = {**self._properties, "group.id": self._group}
-                self._made = AdminClient(admin), Consumer(consumer)
+                self._made = _connected(AdminClient(admin)), Consumer(consumer)
             return self._made
+
+
+def _connected(admin: AdminClient) -> AdminClient:
+    """The client, once a broker has answered it, or after `_CONNECT_S`.
+
+    If librdkafka looks up a leader before it has a connection, it sometimes sends the request only
+    after three seconds.
+    """
+    with suppress(KafkaException):
+        admin.describe_cluster(request_timeout=_CONNECT_S).result()
+    return admin
