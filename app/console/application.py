@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.console import (
     bulk,
+    deliveries,
+    delivery,
     job,
     jobs,
     live_stream,
@@ -46,6 +48,8 @@ SIGN_IN: Final = f"{PREFIX}/sign-in"
 
 PAGES: Final = (
     sign_in,
+    deliveries,
+    delivery,
     jobs,
     bulk,
     new_replay,

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -22,8 +23,10 @@ from app.console.job_parts import (
 )
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
-from app.console.urls import JOBS
+from app.console.urls import DELIVERIES, JOBS
+from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.model import Failure, Replay, Webhook
+from app.domain.options import Source
 from app.http.dependencies import Cursor, ServicesDependency
 from app.services.errors import ReadOnlyKey
 from app.services.progress_watch import version_of
@@ -83,10 +86,20 @@ async def job_page(
         all_moves=timeline_part(environment, view.moves, None) if moves == "all" else None,
         webhook=details.webhook,
         failures=details.failures,
+        delivery_url=partial(_delivery_url, view.replay, services.settings.origin),
         is_later_page=cursor is not None,
         # The idempotency key of the retry button.
         once=secrets.token_urlsafe(16),
     )
+
+
+def _delivery_url(replay: Replay, origin: str, failure: Failure) -> str | None:
+    """Return the URL of the delivery that failed; None if this data centre's log has none."""
+    is_here = replay.source is Source.LOG and replay.origin in ("", origin)
+    if replay.offsets is None or not is_here:
+        return None
+    place = DeliveryPlace(origin, replay.offsets.partition, failure.offset)
+    return f"{DELIVERIES}/{format_delivery_id(place)}"
 
 
 def _read_details(

@@ -14,6 +14,7 @@ from app.services.errors import FieldError
 JOBS: Final = "/console/jobs"
 NEW_REPLAY: Final = "/console/replays/new"
 WEBHOOKS: Final = "/console/webhooks"
+DELIVERIES: Final = "/console/deliveries"
 
 TEXT_FIELDS: Final = ("webhookId", "accountId", "createdFrom", "createdTo")
 """The text inputs of the filter form."""
@@ -29,6 +30,11 @@ def page_url(page: str, fields: Mapping[str, str | None]) -> str:
     """Return the URL of a page with a query of these fields. Empty fields are left out."""
     query = urlencode({name: text for name, text in fields.items() if text})
     return f"{page}?{query}" if query else page
+
+
+def deliveries_url(webhook_id: str, fields: Mapping[str, str | None]) -> str:
+    """Return the URL of the deliveries of a webhook with a query of these fields."""
+    return page_url(f"{WEBHOOKS}/{webhook_id}/deliveries", fields)
 
 
 def jobs_url(wanted: ReplayFilter, **more: str | int | None) -> str:

@@ -10,9 +10,6 @@ from app.domain.deliveries import AttemptRecord, DeliveryStatus
 from app.http.request_bodies import example
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliverySummary
 
-_INTERNAL_HEADERS: Final = frozenset(("audit", "server", "account-id"))
-"""Headers of a record that only operators see."""
-
 _DELIVERY: Final[dict[str, Any]] = {
     "id": "dlv_AwsbZWFzdI7z0xI",
     "eventId": "evt_31f6",
@@ -173,11 +170,8 @@ class DeliveryDetailDocument(DeliveryDocument):
             payload_base64=payload_base64,
             payload_bytes=len(found.body),
             headers=[
-                RecordHeaderDocument(
-                    name=name, value=None if value is None else value.decode("utf-8", "replace")
-                )
-                for name, value in found.headers
-                if is_operator or name not in _INTERNAL_HEADERS
+                RecordHeaderDocument(name=name, value=value)
+                for name, value in found.header_texts(with_internal=is_operator)
             ],
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
             next_attempt_time=found.next_attempt_ms,

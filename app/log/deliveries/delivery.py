@@ -16,6 +16,9 @@ from app.log.event import header_text, is_presentable, place_name
 from app.log.outcomes import DeliveryOutcome
 from app.log.topics import DELIVERY_LOG
 
+INTERNAL_HEADERS: Final = frozenset(("audit", "server", "account-id"))
+"""Headers of a record that only operators see."""
+
 UNKNOWN_REASON: Final = "no outcome was found in the log"
 
 
@@ -54,6 +57,14 @@ class DeliveryDetail:
     headers: Sequence[tuple[str, bytes | None]]
     attempts: tuple[AttemptRecord, ...]
     next_attempt_ms: int | None
+
+    def header_texts(self, *, with_internal: bool) -> list[tuple[str, str | None]]:
+        """The headers as text; those of `INTERNAL_HEADERS` only if requested."""
+        return [
+            (name, None if value is None else value.decode("utf-8", "replace"))
+            for name, value in self.headers
+            if with_internal or name not in INTERNAL_HEADERS
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ def operator_page(chromium: Chromium, scene: ConsoleScene) -> Iterator[Page]:
         "/console/jobs?did={}",
         "/console/jobs/{}",
         "/console/webhooks/{}",
+        "/console/deliveries/{}",
         "/console/replays/new?webhookId={}&from={}",
         "/console/log?containing={}",
         "/console/log/topics/{}",

@@ -9,6 +9,7 @@ from app.config import Settings
 from app.console.formats import NOTHING
 from app.console.job_parts import JobView, job_parts
 from app.console.rendering import environment
+from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.model import Claim, Counts, Failure, NewReplay, OffsetRange, Replay, Webhook, Window
 from app.domain.options import Only, ReplayOptions
 from app.domain.states import ReplayState
@@ -187,6 +188,9 @@ async def test_only_operators_get_links_to_the_messages_of_a_job(
     ]
     developers_links = (await developers_client.page(path(replay))).all(".//a")
     assert not [link for link in developers_links if "/console/log" in link.get("href", "")]
+    delivery = format_delivery_id(DeliveryPlace(settings.origin, offsets.partition, 1_001))
+    (link,) = [each for each in developers_links if each.text == "evt_1"]
+    assert link.get("href") == f"/console/deliveries/{delivery}"
 
 
 async def test_a_job_of_another_data_centre_has_no_links_to_the_log(
@@ -194,7 +198,8 @@ async def test_a_job_of_another_data_centre_has_no_links_to_the_log(
 ) -> None:
     fail_events(store, claim, failure(1))
     page = await client.page(path(replay))
-    assert not [link for link in page.all(".//main//a") if "/log/" in link.get("href", "")]
+    links = [link.get("href", "") for link in page.all(".//main//a")]
+    assert not [link for link in links if "/log/" in link or "/deliveries/" in link]
 
 
 async def test_failures_are_paged(

@@ -1,0 +1,115 @@
+"""The deliveries of a webhook: those that match a filter, page by page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Self
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from app.console.formats import add_utc
+from app.console.forms import REJECTIONS, form_rejection, parse_body
+from app.console.rendering import render_page
+from app.console.sessions import ViewerDependency
+from app.console.urls import deliveries_url, jobs_url
+from app.domain.deliveries import DeliveryStatus
+from app.domain.model import ReplayFilter
+from app.http.dependencies import Cursor, ServicesDependency
+from app.http.request_bodies import EventTypeGlob, RequestBody, Time
+from app.services.deliveries import list_deliveries
+
+ROWS: Final = 50
+
+TIMES: Final = ("from", "to")
+FIELDS: Final = ("status", "eventId", "eventType", *TIMES)
+"""The fields of the filter, by the API's names."""
+
+router = APIRouter()
+
+
+class DeliverySelection(RequestBody):
+    """The filter of a list of deliveries."""
+
+    status: DeliveryStatus | None = None
+    event_id: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")] | None = None
+    event_type: EventTypeGlob | None = None
+    from_ms: Time | None = Field(None, alias="from")
+    to_ms: Time | None = Field(None, alias="to")
+
+    @classmethod
+    def of_fields(cls, typed: Mapping[str, str]) -> Self:
+        """Return the filter of a form; empty fields select everything.
+
+        Raises:
+            Problem: a value is invalid.
+        """
+        given = {name: text for name, text in typed.items() if text}
+        given |= {name: add_utc(given[name]) for name in TIMES if name in given}
+        return parse_body(cls, given)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTab:
+    """A link to the deliveries with one status, or all."""
+
+    words: str
+    href: str
+    is_current: bool
+
+
+@router.get("/webhooks/{webhook_id}/deliveries")
+async def deliveries_page(
+    webhook_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    cursor: Cursor = None,
+) -> Response:
+    """List the deliveries of a webhook that match the filter in the query, or show its errors."""
+    webhook = await run_in_threadpool(
+        services.store.webhook, webhook_id, of_account=viewer.key.account_filter
+    )
+    typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    page, rejection = None, None
+    try:
+        selection = DeliverySelection.of_fields(typed)
+        page = await list_deliveries(
+            services,
+            viewer.key,
+            webhook_id,
+            **dict(selection),
+            cursor=cursor or None,
+            limit=ROWS,
+        )
+    except REJECTIONS as error:
+        rejection = form_rejection(error, FIELDS)
+    following = None if page is None else page.next_cursor
+    return await render_page(
+        request,
+        "deliveries.html",
+        200 if rejection is None else rejection.status,
+        webhook=webhook,
+        here=deliveries_url(webhook.id, {}),
+        typed=typed,
+        rejection=rejection,
+        tabs=_tabs(webhook.id, typed),
+        page=page,
+        is_filtered=any(typed.values()),
+        jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
+        older=following and deliveries_url(webhook.id, typed | {"cursor": following}),
+        newest=deliveries_url(webhook.id, typed) if cursor else None,
+    )
+
+
+def _tabs(webhook_id: str, typed: Mapping[str, str]) -> list[DeliveryTab]:
+    choices = {"all": "", **{str(status): str(status) for status in DeliveryStatus}}
+    return [
+        DeliveryTab(
+            words.capitalize(),
+            deliveries_url(webhook_id, {**typed, "status": status}),
+            typed["status"] == status,
+        )
+        for words, status in choices.items()
+    ]

@@ -1,0 +1,81 @@
+"""The page of a delivery: the event as it was published, its status and its attempts."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from app.console.messages import HEX_BYTES_MAX, hex_lines
+from app.console.rendering import render_page
+from app.console.sessions import ViewerDependency
+from app.console.urls import deliveries_url, jobs_url
+from app.domain.model import ReplayFilter
+from app.http.dependencies import ServicesDependency
+from app.log.topics import DELIVERY_LOG
+from app.services.deliveries import get_delivery
+
+PAYLOAD_CHARACTERS_MAX: Final = 16_384
+"""Characters of a payload on the page; the download has all."""
+
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPayload:
+    """The beginning of a payload as text, or as a hex dump if it is not UTF-8."""
+
+    text: str
+    is_text: bool
+    is_cut: bool
+    size: int
+
+
+@router.get("/deliveries/{delivery_id}")
+async def delivery_page(
+    delivery_id: str, request: Request, services: ServicesDependency, viewer: ViewerDependency
+) -> Response:
+    """Show a delivery."""
+    found = await get_delivery(services, viewer.key, delivery_id)
+    delivery = found.summary
+    webhook = await run_in_threadpool(services.store.webhook, delivery.webhook_id)
+    place = delivery.place
+    return await render_page(
+        request,
+        "delivery.html",
+        delivery=delivery,
+        webhook=webhook,
+        attempts=found.attempts,
+        next_attempt_ms=found.next_attempt_ms,
+        headers=found.header_texts(with_internal=viewer.is_operator),
+        payload=shown_payload(found.body),
+        deliveries_url=deliveries_url(webhook.id, {}),
+        jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
+        message_url=f"/console/log/topics/{DELIVERY_LOG}/messages?from=offset"
+        f"&partition={place.partition}&offset={place.offset}",
+    )
+
+
+@router.get("/deliveries/{delivery_id}/payload")
+async def payload_file(
+    delivery_id: str, services: ServicesDependency, viewer: ViewerDependency
+) -> Response:
+    """Download the payload of a delivery, byte for byte."""
+    found = await get_delivery(services, viewer.key, delivery_id)
+    # The bytes are those of a stranger: a browser must not render them.
+    name = quote(found.summary.id)
+    headers = {"content-disposition": f'attachment; filename="{name}.json"'}
+    return Response(found.body, headers=headers, media_type="application/octet-stream")
+
+
+def shown_payload(body: bytes) -> ShownPayload:
+    """Return what the page shows of a payload."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        is_cut = len(body) > HEX_BYTES_MAX
+        return ShownPayload(hex_lines(body), is_text=False, is_cut=is_cut, size=len(body))
+    shown = text[:PAYLOAD_CHARACTERS_MAX]
+    return ShownPayload(shown, is_text=True, is_cut=len(shown) < len(text), size=len(body))

@@ -1,0 +1,121 @@
+"""The deliveries of a webhook, in the browser of its owner."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from app.domain.accounts import Scope
+from app.domain.deliveries import DeliveryPlace, format_delivery_id
+from app.domain.model import Webhook
+from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
+from tests.support.http.axe import assert_usable
+from tests.support.http.browser import Chromium, Visitor
+from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.processes.waiting import until
+from tests.support.service.console_service import ConsoleScene, sign_in
+from tests.support.service.live_service import event
+
+pytestmark = pytest.mark.xdist_group("console")
+
+HOSTILE = "<script>alert(1)</script></pre><img src=x onerror=alert(2)>"
+
+ODD = event(1, "order.paid", text=f"\u2028 ü 🎉 \\u0000 {HOSTILE}", size="x" * 200_000)
+"""A payload with odd characters, larger than the page shows."""
+
+
+@pytest.fixture(scope="module")
+def orders(scene: ConsoleScene) -> Iterator[Webhook]:
+    """Yield a webhook that accepted `ODD` and then rejected two events."""
+    scene.key("delivered", Scope.DEVELOPER)
+    with ReceiverThread() as receiver:
+        webhook = scene.webhook_at("delivered", receiver.url, "orders of the shop")
+        scene.owe(webhook, ODD)
+        until(lambda: settled(scene, webhook) == 1, "the first delivery is settled")
+        receiver.answer(422, body=f"rejected {HOSTILE}".encode())
+        scene.owe(webhook, event(2, "order.paid"), event(3, "order.sent"))
+        until(lambda: settled(scene, webhook) == 3, "the failures are settled")
+        yield webhook
+
+
+def settled(scene: ConsoleScene, webhook: Webhook) -> int:
+    return sum(record.key == webhook.id for record in scene.read(DELIVERY_OUTCOMES))
+
+
+def list_of(webhook: Webhook) -> str:
+    return f"/console/webhooks/{webhook.id}/deliveries"
+
+
+@pytest.fixture
+def owner(chromium: Chromium, scene: ConsoleScene, orders: Webhook) -> Iterator[Visitor]:
+    with chromium.visitor(scene.origin) as visitor:
+        sign_in(visitor, scene.key("delivered", Scope.DEVELOPER), f"/console/webhooks/{orders.id}")
+        yield visitor
+
+
+def test_an_owner_finds_a_failed_delivery_and_reads_what_the_receiver_answered(
+    owner: Visitor,
+) -> None:
+    page = owner.page
+    page.get_by_role("link", name="Deliveries", exact=True).last.click()
+    rows = page.get_by_role("region", name="Deliveries").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_role("link", name="Failed").click()
+    expect(rows).to_have_count(2)
+    page.get_by_label("Event id").fill("evt_3")
+    page.get_by_role("button", name="Filter").click()
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("order.sent")
+    expect(rows).to_contain_text("HTTP 422")
+    assert_usable(page)
+    rows.get_by_role("link", name="evt_3").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Delivery of evt_3 failed")
+    attempts = page.get_by_role("region", name="Attempts in order")
+    expect(attempts.locator("pre").last).to_have_text(f"rejected {HOSTILE}")
+    # The process that sent it is for operators.
+    expect(attempts.get_by_role("columnheader", name="Process")).to_have_count(0)
+    expect(page.get_by_text("Diagnostics")).to_have_count(0)
+    assert page.locator("main img, main script").count() == 0
+    assert_usable(page)
+
+
+def test_a_payload_is_shown_in_part_and_downloaded_byte_for_byte(
+    owner: Visitor, orders: Webhook
+) -> None:
+    page, body = owner.page, json.dumps(ODD)
+    owner.go(f"{list_of(orders)}?status=succeeded")
+    page.get_by_role("link", name="evt_1").click()
+    shown = page.get_by_role("region", name="Text of the payload").text_content()
+    assert shown
+    assert body.startswith(shown)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.path().read_bytes() == body.encode()
+    assert len(page.content()) < 100_000
+
+
+def test_an_operator_reads_any_delivery_with_its_place_in_the_log(
+    chromium: Chromium, scene: ConsoleScene, orders: Webhook
+) -> None:
+    with chromium.visitor(scene.origin, javascript=False) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), f"{list_of(orders)}?eventType=order.s*")
+        page.get_by_role("link", name="evt_3").click()
+        expect(page.get_by_role("region", name="Attempts in order")).to_contain_text("test")
+        page.get_by_role("region", name="Diagnostics").get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(f"Messages of {DELIVERY_LOG}")
+        expect(page.locator("details.message").first).to_contain_text("evt_3")
+
+
+def test_other_accounts_find_neither_the_list_nor_a_delivery(
+    chromium: Chromium, scene: ConsoleScene, orders: Webhook
+) -> None:
+    (first, *_) = [each for each in scene.read(DELIVERY_LOG) if each.key == orders.id]
+    delivery = format_delivery_id(DeliveryPlace("here", first.partition, first.offset))
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("status of 404")
+        sign_in(visitor, scene.key("stranger", Scope.DEVELOPER))
+        for path in (list_of(orders), f"/console/deliveries/{delivery}"):
+            assert visitor.go(path).status == 404
+            expect(visitor.page.get_by_text("evt_1")).to_have_count(0)
