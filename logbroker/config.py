@@ -158,6 +158,7 @@ class BrokerConfig:
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1_000
+    offsets_retention_minutes: int = 10_080
     authorizer: bool = False
     """Whether access control lists decide what clients may do."""
     super_users: str = ""
@@ -254,6 +255,7 @@ _BROKER_RANGES: Final = (
     ("group_min_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_session_timeout_ms", 1, 2**31 - 1),
     ("group_max_size", 1, 2**31 - 1),
+    ("offsets_retention_minutes", 1, 2**31 - 1),
     ("connections_max_reauth_ms", 0, 2**31 - 1),
     ("connection_failed_authentication_delay_ms", 0, 10_000),
     ("metrics_port", 0, PORT_MAX),

@@ -55,6 +55,7 @@ _NUMBERS = {
     "group_min_session_timeout_ms": "Minimum session timeout of a group member.",
     "group_max_session_timeout_ms": "Maximum session timeout of a group member.",
     "group_max_size": "Maximum number of members of a group.",
+    "offsets_retention_minutes": "Minutes until unused committed offsets expire.",
     "connections_max_reauth_ms": "Life of a SASL session; 0 means without limit.",
     "connection_failed_authentication_delay_ms": "Delay of the answer to a failed authentication.",
     "metrics_port": "Port for Prometheus metrics, on the host of --listen; 0 disables them.",

@@ -7,6 +7,7 @@ Source: Kafka's classic consumer groups; KIP-345 (static members), KIP-394 (memb
 KIP-814 (static leaders that rejoin).
 """
 
+from collections.abc import Mapping
 from typing import Final, assert_never
 
 from logbroker.errors import (
@@ -43,7 +44,7 @@ from logbroker.groups.messages import (
     Token,
 )
 from logbroker.groups.states import GroupState
-from logbroker.groups.stored import StoredMembership
+from logbroker.groups.stored import CommittedOffset, StoredMembership, TopicPartition
 
 SUBSCRIBED_BYTES_MAX: Final = 400_000
 """The maximum of all members' subscriptions together.
@@ -203,14 +204,40 @@ class Group:
 
     def may_subscribe(self, topic: str) -> bool:
         """Return whether a member may read `topic`; True if its subscription is unknown."""
-        if self._member_list.protocol_type != CONSUMER:
-            return len(self._member_list) > 0
-        subscriptions = (
-            subscribed_topics(subscription)
-            for member in self._member_list
-            for _, subscription in member.protocols
-        )
-        return any(topics is None or topic in topics for topics in subscriptions)
+        topics = self._subscribed_topics()
+        return topics is None or topic in topics
+
+    def expired_offsets(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], emptied_ms: int, before_ms: int
+    ) -> list[TopicPartition]:
+        """Return the partitions whose offsets were committed, and last needed, before `before_ms`.
+
+        An empty group, which became empty at `emptied_ms`, needs none. A stable group needs those
+        of the topics that its members may read. During a rebalance, no offset expires.
+
+        Source: KIP-211.
+        """
+        is_empty = self.state is GroupState.EMPTY and emptied_ms < before_ms
+        if not is_empty and self.state is not GroupState.STABLE:
+            return []
+        old = [place for place, each in offsets.items() if each.committed_ms < before_ms]
+        topics = self._subscribed_topics() if old else None
+        if topics is None:
+            return []
+        return [place for place in old if place[0] not in topics]
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics that members may read; None if a subscription is unknown."""
+        if self._member_list.protocol_type != CONSUMER and len(self._member_list) > 0:
+            return None
+        found: set[str] = set()
+        for member in self._member_list:
+            for _, subscription in member.protocols:
+                topics = subscribed_topics(subscription)
+                if topics is None:
+                    return None
+                found |= topics
+        return frozenset(found)
 
     def _join(self, join: Join) -> None:
         identity = join.identity

@@ -5,7 +5,7 @@ that members keep their generation when a broker dies.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 TopicPartition = tuple[str, int]
@@ -20,6 +20,8 @@ class CommittedOffset:
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
+    committed_ms: int = field(default=0, compare=False)
+    """When it was committed, in ms since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class StoredMembership:
     protocol: str | None
     leader: str | None
     members: tuple[StoredMember, ...]
+    stored_ms: int = field(default=0, compare=False)
+    """When it was stored, in ms since 1970: for an empty group, the time when it became empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,13 @@ class StoredGroup:
     group_id: str
     membership: StoredMembership | None
     offsets: Mapping[TopicPartition, CommittedOffset]
+
+    @property
+    def emptied_ms(self) -> int:
+        """When the last member left; 0 if the group has members or never had any."""
+        if self.membership is None or self.membership.members:
+            return 0
+        return self.membership.stored_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,5 +192,9 @@ class Registry(ABC):
         """
 
     @abstractmethod
+    def has_paper_consumers(self, group_id: str, /) -> bool:
+        """Return whether consumers of the paper use a group; its offsets do not expire."""
+
+    @abstractmethod
     def close(self) -> None:
         """Leave the cluster at once; no method may be called afterwards."""

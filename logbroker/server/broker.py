@@ -201,7 +201,7 @@ class Broker:
         logs = LogHandlers(config.data_dir, partitions)
         groups = GroupHandlers(self._coordinator)
         group_admin = GroupAdminHandlers(self._coordinator)
-        offsets = CommittedOffsetHandlers(self._coordinator, partitions)
+        offsets = CommittedOffsetHandlers(self._coordinator, partitions, lambda: self._loop.now_ms)
         acls = AclHandlers(partitions, self._registry, thread, is_enabled=config.authorizer)
         users = UserHandlers(partitions, self._registry, thread)
         quotas = QuotaHandlers(partitions, self._registry, thread)

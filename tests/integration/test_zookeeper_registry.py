@@ -250,6 +250,9 @@ def test_offsets_of_the_papers_consumers_are_read(cluster: Cluster) -> None:
     (group,) = broker.registry.load_groups(coordination_slot("paper"))
     assert (group.group_id, group.membership) == ("paper", None)
     assert group.offsets == {("t", 3): CommittedOffset(12)}
+    assert broker.registry.has_paper_consumers("paper")
+    assert not broker.registry.has_paper_consumers("broken")
+    assert not broker.registry.has_paper_consumers("absent")
     broker.registry.delete_group("paper")
     assert client.get_children("/consumers/paper") == ["ids"]
     names = {g.group_id for n in broker.slots for g in broker.registry.load_groups(n)}

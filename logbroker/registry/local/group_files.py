@@ -3,14 +3,18 @@
 The file name is `<SHA-256 of the group id>.json`, because a group id may contain characters that a
 file name cannot. The file holds one JSON object:
 
-{"version": 1, "group_id": "...", "membership": null, "offsets": {"topic": {"0": "42"}}}
+{"version": 1, "group_id": "...", "membership": null, "offsets": {"topic": {"0": "42"}},
+ "membership_ms": 0, "committed_ms": {"topic": {"0": 1763712000000}}}
 
-The parts are encoded by `logbroker.registry.group_payloads`. Each change replaces the whole file. A
-crash leaves the old or the new file, and at most a `.tmp` that the next change overwrites.
+The parts are encoded by `logbroker.registry.group_payloads`. In files of older versions, which have
+no `membership_ms` and `committed_ms`, both are the time of the last change. Each change replaces
+the whole file. A crash leaves the old or the new file, and at most a `.tmp` that the next change
+overwrites.
 """
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,35 +65,47 @@ class GroupFiles:
 
 def _read(path: Path) -> StoredGroup:
     try:
-        return _parse_group(json.loads(path.read_bytes()))
+        changed_ms = path.stat().st_mtime_ns // 1_000_000
+        return _parse_group(json.loads(path.read_bytes()), changed_ms)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is not a valid consumer group: {error}") from None
 
 
 def _group_fields(group: StoredGroup) -> dict[str, Any]:
     offsets: dict[str, dict[str, str]] = {}
+    times: dict[str, dict[str, int]] = {}
     for (topic, partition), committed in group.offsets.items():
         offsets.setdefault(topic, {})[str(partition)] = format_offset(committed)
+        times.setdefault(topic, {})[str(partition)] = committed.committed_ms
     membership = group.membership
     return {
         "version": VERSION,
         "group_id": group.group_id,
         "membership": None if membership is None else membership_fields(membership),
         "offsets": offsets,
+        "membership_ms": 0 if membership is None else membership.stored_ms,
+        "committed_ms": times,
     }
 
 
-def _parse_group(fields: dict[str, Any]) -> StoredGroup:
+def _parse_group(fields: dict[str, Any], changed_ms: int) -> StoredGroup:
     if fields["version"] != VERSION:
         raise ValueError(f"unsupported version {fields['version']!r}; allowed: {VERSION}")
     membership = fields["membership"]
+    membership_ms = int(fields.get("membership_ms", changed_ms))
+    times = fields.get("committed_ms", {})
     offsets: dict[TopicPartition, CommittedOffset] = {
-        (topic, int(partition)): parse_offset(text)
+        (topic, int(partition)): replace(
+            parse_offset(text),
+            committed_ms=int(times.get(topic, {}).get(partition, changed_ms)),
+        )
         for topic, partitions in fields["offsets"].items()
         for partition, text in partitions.items()
     }
     return StoredGroup(
         group_id=str(fields["group_id"]),
-        membership=None if membership is None else parse_membership(membership),
+        membership=None
+        if membership is None
+        else replace(parse_membership(membership), stored_ms=membership_ms),
         offsets=offsets,
     )

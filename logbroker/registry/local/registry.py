@@ -248,6 +248,10 @@ class LocalRegistry(Registry):
                 raise StorageFailed(f"group {group_id!r} cannot be deleted: {error}") from error
             self._groups.pop(group_id, None)
 
+    def has_paper_consumers(self, _group_id: str, /) -> bool:
+        """Return False: the paper's consumers need ZooKeeper."""
+        return False
+
     def close(self) -> None:
         """Do nothing: no file stays open between two changes."""
 

@@ -7,10 +7,12 @@ the next owner claims the slot and reads it, or it fails.
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.protocol.states import ZnodeStat
 
 from logbroker.errors import GroupTooLarge, NotCoordinator, RegistryUnavailable
 from logbroker.groups.stored import (
@@ -40,6 +42,9 @@ from logbroker.registry.zookeeper.session import (
 
 # An upper bound of a deletion's bytes in addition to its path.
 DELETE_BYTES: Final = 64
+
+OWN_NODES: Final = frozenset({"offsets", "membership"})
+"""The nodes of a group that its coordinator writes; consumers of the paper write offsets too."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +80,7 @@ class GroupStore:
         wanted = sorted(name for name in names if coordination_slot(name) == slot)
         contents = self._session.request_all(get(paths.membership(name)) for name in wanted)
         memberships = {
-            name: _membership(name, answer[0])
+            name: _membership(name, *answer)
             for name, answer in zip(wanted, contents, strict=True)
             if answer is not None
         }
@@ -130,6 +135,11 @@ class GroupStore:
         """
         self._delete(group_id, lambda: self._nodes_of(group_id))
 
+    def has_paper_consumers(self, group_id: str) -> bool:
+        """Return whether the group has nodes of the paper's consumers."""
+        (nodes,) = self._session.request_all([children(paths.group(group_id))])
+        return not OWN_NODES.issuperset(nodes or ())
+
     def _load_offsets(self, names: list[str]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         answers = self._session.request_all(children(paths.offsets(name)) for name in names)
         topics = [
@@ -147,7 +157,7 @@ class GroupStore:
         answers = self._session.request_all(get(paths.offset(*place)) for place in places)
         offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         for (name, topic, partition), answer in zip(places, answers, strict=True):
-            committed = None if answer is None else _offset(name, topic, partition, answer[0])
+            committed = None if answer is None else _offset(name, topic, partition, *answer)
             if committed is not None:
                 offsets.setdefault(name, {})[topic, partition] = committed
         return offsets
@@ -176,7 +186,7 @@ class GroupStore:
         below = self._session.request_all([children(paths.group(group_id))])[0]
         if below is None:
             return []
-        own = {"offsets", "membership"} & set(below)
+        own = OWN_NODES & set(below)
         nodes = [f"{paths.group(group_id)}/{name}" for name in sorted(own)]
         topics = self._session.request_all([children(paths.offsets(group_id))])[0] or []
         parts = self._session.request_all(
@@ -232,17 +242,19 @@ class GroupStore:
         raise RegistryUnavailable(f"too many concurrent changes of group {group_id!r}")
 
 
-def _membership(group_id: str, content: bytes) -> StoredMembership | None:
+def _membership(group_id: str, content: bytes, stat: ZnodeStat) -> StoredMembership | None:
     try:
-        return parse_membership(json.loads(content))
+        return replace(parse_membership(json.loads(content)), stored_ms=stat.mtime)
     except ValueError as error:
         _log.warning("%s is not a valid membership: %s", paths.membership(group_id), error)
         return None
 
 
-def _offset(group_id: str, topic: str, partition: int, content: bytes) -> CommittedOffset | None:
+def _offset(
+    group_id: str, topic: str, partition: int, content: bytes, stat: ZnodeStat
+) -> CommittedOffset | None:
     try:
-        return parse_offset(content.decode())
+        return replace(parse_offset(content.decode()), committed_ms=stat.mtime)
     except ValueError as error:
         path = paths.offset(group_id, topic, partition)
         _log.warning("%s is not a valid offset: %s", path, error)

@@ -202,6 +202,10 @@ class ZooKeeperRegistry(Registry):
         """Delete a group; current nodes of the paper's consumers remain."""
         self._groups.delete_group(group_id)
 
+    def has_paper_consumers(self, group_id: str, /) -> bool:
+        """Return whether the group has nodes of the paper's consumers."""
+        return self._groups.has_paper_consumers(group_id)
+
     def close(self) -> None:
         """End the session, which removes its ephemeral nodes at once."""
         self._lease_keeper.stop()

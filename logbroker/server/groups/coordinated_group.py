@@ -1,6 +1,8 @@
 """One consumer group at its coordinator: state machine, offsets, storage and timer."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from logbroker.errors import GroupNotEmpty, RequestRefused
@@ -8,10 +10,12 @@ from logbroker.groups.generations import NEVER_S
 from logbroker.groups.group import Group
 from logbroker.groups.messages import Answer, Commit, DescribedGroup, Effects, Request
 from logbroker.groups.states import GroupState
-from logbroker.groups.stored import CommittedOffset, TopicPartition
+from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
 from logbroker.server.connection import Connection
 from logbroker.server.groups.writes import Done, GroupWrites
 from logbroker.server.loop import SocketLoop, Timer
+
+log = logging.getLogger("logbroker.groups")
 
 
 class DelayedGroupRequest:
@@ -52,16 +56,16 @@ class CoordinatedGroup:
 
     def __init__(
         self,
-        group_id: str,
+        stored: StoredGroup,
         group: Group,
-        offsets: Mapping[TopicPartition, CommittedOffset],
         writes: GroupWrites,
         loop: SocketLoop,
         is_suspended: Callable[[], bool],
         on_change: Callable[["CoordinatedGroup"], None],
     ) -> None:
-        self.group_id = group_id
-        self.offsets = dict(offsets)
+        self.group_id = stored.group_id
+        self.offsets = dict(stored.offsets)
+        self._emptied_ms = stored.emptied_ms
         self._group = group
         self._writes = writes
         self._loop = loop
@@ -160,6 +164,26 @@ class CoordinatedGroup:
 
         self._writes.delete_group(written)
 
+    def expire_offsets(self, before_ms: int) -> None:
+        """Delete the offsets that expired at `before_ms`, and a group that is left with nothing."""
+        if not self._writes.is_idle:
+            return  # what is being committed does not expire
+        expired = self._group.expired_offsets(self.offsets, self._emptied_ms, before_ms)
+        is_abandoned = self.state is GroupState.EMPTY and self.generation > 0 and not self.offsets
+        if expired or is_abandoned:
+            self._writes.expire(expired, partial(self._remove_expired, expired))
+
+    def _remove_expired(self, expired: Sequence[TopicPartition], is_deleted: bool) -> None:
+        if not is_deleted:
+            return
+        for place in expired:
+            self.offsets.pop(place, None)
+        if expired:
+            log.info("offsets expired group=%r partitions=%d", self.group_id, len(expired))
+        else:
+            log.info("group without offsets expired group=%r", self.group_id)
+            self._group.reset_generation()
+
     def suspend(self, reason: RequestRefused) -> None:
         """Reject the delayed requests while this broker may not respond."""
         self._apply(self._group.reject_waiting(reason, self._loop.now_s))
@@ -190,7 +214,10 @@ class CoordinatedGroup:
 
     def _apply(self, effects: Effects) -> None:
         for store in effects.stores:
-            self._writes.store(store.membership, partial(self._stored, store.number))
+            membership = replace(store.membership, stored_ms=self._loop.now_ms)
+            if not membership.members:
+                self._emptied_ms = membership.stored_ms
+            self._writes.store(membership, partial(self._stored, store.number))
         for token, answer in effects.answers:
             assert isinstance(token, DelayedGroupRequest)
             token.complete(answer)

@@ -1,7 +1,7 @@
 """The groups of one coordination slot, while this broker owns the slot."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from logbroker.errors import (
@@ -11,7 +11,7 @@ from logbroker.errors import (
 )
 from logbroker.groups.group import Group
 from logbroker.groups.messages import GroupLimits
-from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
+from logbroker.groups.stored import StoredGroup
 from logbroker.registry.registry import Registry
 from logbroker.server.groups.coordinated_group import CoordinatedGroup
 from logbroker.server.groups.writes import GroupWrites
@@ -92,7 +92,7 @@ class CoordinationSlot:
         """
         groups = self._loaded_groups()
         if group_id not in groups:
-            groups[group_id] = self._create(group_id, Group(self._limits), {})
+            groups[group_id] = self._create(StoredGroup(group_id, None, {}))
         return groups[group_id]
 
     def acquire(self) -> None:
@@ -118,6 +118,11 @@ class CoordinationSlot:
         for group in self.groups:
             group.delete_topics(topics)
 
+    def expire_offsets(self, before_ms: int) -> None:
+        """Delete the offsets and groups that expired at `before_ms`."""
+        for group in self.groups:
+            group.expire_offsets(before_ms)
+
     def _loaded_groups(self) -> dict[str, CoordinatedGroup]:
         if self._groups is not None:
             return self._groups
@@ -139,15 +144,7 @@ class CoordinationSlot:
             self._retry_load(ownership, result)
             return
         now_s = self._loop.now_s
-        self._groups = {}
-        for stored in result:
-            membership = stored.membership
-            group = (
-                Group(self._limits)
-                if membership is None
-                else Group.restored(self._limits, membership, now_s)
-            )
-            self._groups[stored.group_id] = self._create(stored.group_id, group, stored.offsets)
+        self._groups = {stored.group_id: self._create(stored) for stored in result}
         if self._groups:
             log.info("loaded slot=%d groups=%d", self._number, len(self._groups))
         if self._removed_topics:
@@ -180,9 +177,12 @@ class CoordinationSlot:
                 )
                 group.delete_topics(orphans)
 
-    def _create(
-        self, group_id: str, group: Group, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> CoordinatedGroup:
+    def _create(self, stored: StoredGroup) -> CoordinatedGroup:
+        group = (
+            Group(self._limits)
+            if stored.membership is None
+            else Group.restored(self._limits, stored.membership, self._loop.now_s)
+        )
         ownership, counted = self._ownership, group.generation
 
         def changed(coordinated: CoordinatedGroup) -> None:
@@ -195,9 +195,11 @@ class CoordinationSlot:
             self._remove_if_empty(coordinated)
             self._end_write(ownership, failure)
 
-        writes = GroupWrites(group_id, self._registry, self._pool, self._begin_write, written)
+        writes = GroupWrites(
+            stored.group_id, self._registry, self._pool, self._begin_write, written
+        )
         coordinated = CoordinatedGroup(
-            group_id, group, offsets, writes, self._loop, self._is_suspended, changed
+            stored, group, writes, self._loop, self._is_suspended, changed
         )
         return coordinated
 

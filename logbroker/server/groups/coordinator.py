@@ -4,12 +4,13 @@ The cluster's view assigns coordination slots to brokers. While the broker's Zoo
 have expired, another broker may own its slots, so requests about groups are rejected.
 """
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from logbroker.config import BrokerConfig
+from logbroker.config import MINUTE_MS, BrokerConfig
 from logbroker.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -50,6 +51,9 @@ WRITE_THREADS: Final = 4
 """The number of concurrent writes; one takes a few milliseconds in ZooKeeper."""
 
 SESSION_CHECK_S: Final = 0.5
+
+EXPIRY_CHECK_S: Final = 600.0
+"""The interval of checks for expired offsets: Kafka's `offsets.retention.check.interval.ms`."""
 
 GAP_S: Final = 2.0
 """After this long without a confirmed session, the timeouts of members are extended."""
@@ -92,6 +96,7 @@ class GroupCoordinator:
         self._loop = loop
         self._view = view
         self._topics = KnownTopics(view)
+        self._offsets_retention_ms = config.offsets_retention_minutes * MINUTE_MS
         self._pool = WorkerPool(loop, "groups", WRITE_THREADS)
         self._is_confirmed = True
         self._confirmed_s = time.monotonic()
@@ -117,8 +122,13 @@ class GroupCoordinator:
         ]
 
     def start(self) -> None:
-        """Check the session periodically, also without requests."""
+        """Check the session periodically, also without requests, and expire offsets."""
         self._loop.call_every(SESSION_CHECK_S, self._check_session)
+        # One slot at a time: all groups together would hold the loop for long.
+        slots = itertools.cycle(self._slots)
+        self._loop.call_every(
+            EXPIRY_CHECK_S / COORDINATION_SLOTS, lambda: self._expire_offsets(next(slots))
+        )
 
     def apply_view(self, view: ClusterView) -> None:
         """Acquire and resign slots, and delete the offsets of deleted topics."""
@@ -251,6 +261,10 @@ class GroupCoordinator:
         if slot.is_owned:
             self._require_session()
         return slot
+
+    def _expire_offsets(self, slot: CoordinationSlot) -> None:
+        if not self._is_suspended():
+            slot.expire_offsets(self._loop.now_ms - self._offsets_retention_ms)
 
     def _require_session(self) -> None:
         if self._is_suspended():

@@ -87,6 +87,25 @@ class GroupWrites:
         """Delete the group."""
         self._append(lambda: self._registry.delete_group(self._group_id), done)
 
+    def expire(self, partitions: Sequence[TopicPartition], done: Callable[[bool], None]) -> None:
+        """Delete expired offsets, or without `partitions` the group; `done` gets whether it did.
+
+        A group that consumers of the paper use is kept: they commit without its coordinator.
+        """
+        is_deleted = False
+
+        def delete() -> None:
+            nonlocal is_deleted
+            if self._registry.has_paper_consumers(self._group_id):
+                return
+            if partitions:
+                self._registry.delete_offsets(self._group_id, partitions)
+            else:
+                self._registry.delete_group(self._group_id)
+            is_deleted = True
+
+        self._append(delete, lambda _: done(is_deleted))
+
     def call_after(self, call: Callable[[], None]) -> None:
         """Call once all writes submitted before have succeeded or failed."""
         self._append(None, lambda _: call())

@@ -60,6 +60,7 @@ _FIELDS: Final = (
     ("group.min.session.timeout.ms", "group_min_session_timeout_ms", SettingType.INT),
     ("group.max.session.timeout.ms", "group_max_session_timeout_ms", SettingType.INT),
     ("group.max.size", "group_max_size", SettingType.INT),
+    ("offsets.retention.minutes", "offsets_retention_minutes", SettingType.INT),
     ("log.cleaner.dedupe.buffer.size", "cleaner_dedupe_buffer_bytes", SettingType.LONG),
 )
 

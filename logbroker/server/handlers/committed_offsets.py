@@ -46,9 +46,12 @@ PartitionsByTopic = Mapping[str, Collection[int]]
 class CommittedOffsetHandlers:
     """Handles requests for committed offsets; responses wait until changes are durable."""
 
-    def __init__(self, coordinator: GroupCoordinator, partitions: Partitions) -> None:
+    def __init__(
+        self, coordinator: GroupCoordinator, partitions: Partitions, now_ms: Callable[[], int]
+    ) -> None:
         self._coordinator = coordinator
         self._partitions = partitions
+        self._now_ms = now_ms
 
     def offset_commit(
         self,
@@ -158,7 +161,10 @@ class CommittedOffsetHandlers:
                 f"metadata of {len(metadata)} characters; allowed is {METADATA_CHARS_MAX}"
             )
         return CommittedOffset(
-            wanted.committed_offset, NO_LEADER_EPOCH if epoch is None else epoch, metadata
+            wanted.committed_offset,
+            NO_LEADER_EPOCH if epoch is None else epoch,
+            metadata,
+            self._now_ms(),
         )
 
     def _exists(self, key: TopicPartition) -> bool:

@@ -1,5 +1,6 @@
 """What a broker relies on, whichever registry it has."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -365,6 +366,19 @@ def test_a_group_keeps_its_generation_without_members(cluster: RegistryCluster) 
     group = stored(cluster.start(), "g")
     assert group is not None
     assert group.membership == empty
+
+
+def test_times_of_commits_and_memberships_survive_a_restart(cluster: RegistryCluster) -> None:
+    registry = cluster.start()
+    start_ms = time.time_ns() // 1_000_000
+    registry.store_membership("g", replace(MEMBERSHIP, stored_ms=start_ms))
+    registry.commit_offsets("g", {("t", 0): CommittedOffset(1, committed_ms=start_ms)})
+    end_ms = time.time_ns() // 1_000_000
+    group = stored(cluster.start(), "g")
+    assert group is not None
+    assert group.membership is not None
+    assert start_ms <= group.membership.stored_ms <= end_ms
+    assert start_ms <= group.offsets["t", 0].committed_ms <= end_ms
 
 
 def test_threads_that_commit_for_one_group_lose_no_offset(cluster: RegistryCluster) -> None:

@@ -206,6 +206,21 @@ def test_a_malformed_registry_file_is_rejected_and_kept(
     assert path.read_bytes() == content
 
 
+def test_a_group_file_without_times_was_stored_at_its_last_change(
+    registry: LocalRegistry, data_dir: Path
+) -> None:
+    registry.store_membership("g", MEMBERSHIP)
+    registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
+    (file,) = (data_dir / "groups").iterdir()
+    fields = json.loads(file.read_bytes())
+    del fields["membership_ms"], fields["committed_ms"]
+    file.write_text(json.dumps(fields))
+    os.utime(file, (1_000, 1_000))
+    (group,) = LocalRegistry.open(data_dir, 0).load_groups(coordination_slot("g"))
+    assert group.membership is not None
+    assert group.membership.stored_ms == group.offsets["t", 0].committed_ms == 1_000_000
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b"null", b'{"version": 1}', b"\xff\xfe", b'{"version": 2}']
 )

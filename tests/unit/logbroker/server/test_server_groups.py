@@ -12,10 +12,16 @@ import pytest
 from logbroker.config import BrokerConfig
 from logbroker.errors import NotCoordinator, RegistryUnavailable, RequestRefused
 from logbroker.groups.messages import Commit, MemberIdentity
-from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
+from logbroker.groups.stored import (
+    CommittedOffset,
+    StoredGroup,
+    StoredMembership,
+    TopicPartition,
+)
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
 from logbroker.registry.local.registry import LocalRegistry
 from logbroker.server.groups import coordination_slot as slot_module
+from logbroker.server.groups import coordinator as coordinator_module
 from logbroker.server.groups.coordinator import GroupCoordinator
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
@@ -41,6 +47,10 @@ class TroubledRegistry(LocalRegistry):
         self.writes = 0
         self.loads = 0
         self.is_heard_of = True
+        self.has_paper_nodes = False
+
+    def has_paper_consumers(self, _group_id: str, /) -> bool:
+        return self.has_paper_nodes
 
     def may_coordinate(self) -> bool:
         return self.is_heard_of
@@ -97,14 +107,16 @@ class CoordinatorHarness:
         view = self.view if ours else replace(self.view, coordinators={})
         self.do(lambda: self.coordinator.apply_view(view))
 
-    def commit(self, offset: int, place: TopicPartition = EVENTS) -> list[str | None]:
+    def commit(
+        self, offset: int, place: TopicPartition = EVENTS, committed_ms: int = 0
+    ) -> list[str | None]:
         """Where the answer to a commit will be: none, or the error's name."""
         answers: list[str | None] = []
 
         def done(refusal: RequestRefused | None) -> None:
             answers.append(None if refusal is None else type(refusal).__name__)
 
-        offsets = {place: CommittedOffset(offset)}
+        offsets = {place: CommittedOffset(offset, committed_ms=committed_ms)}
         self.do(lambda: self.coordinator.commit(GROUP, NOBODY, offsets, done))
         return answers
 
@@ -262,3 +274,48 @@ def test_an_empty_group_is_removed_from_memory(harness: CoordinatorHarness) -> N
     answer = harness.commit(5)
     until(lambda: bool(answer), "it is answered")
     assert harness.do(harness.coordinator.describe_all) == ({}, None)
+
+
+def test_offsets_expire_and_a_group_without_any_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_module, "EXPIRY_CHECK_S", 0.1)
+    harness = CoordinatorHarness(tmp_path)
+    harness.follow(ours=True)
+    harness.until_fetched({})
+    harness.commit(5)
+    harness.commit(6, ("events", 1), committed_ms=harness.loop.now_ms)
+    harness.until_fetched({EVENTS: 5, ("events", 1): 6})
+    harness.do(harness.coordinator.start)
+    harness.until_fetched({("events", 1): 6})
+    (stored,) = harness.registry.load_groups(SLOT)
+    assert stored.offsets == {("events", 1): CommittedOffset(6)}
+    harness.commit(7, ("events", 1), committed_ms=0)
+    until(lambda: not harness.registry.load_groups(SLOT), "the group is deleted")
+    assert harness.do(harness.coordinator.describe_all) == ({}, None)
+    harness.close()
+
+
+def test_a_group_that_everybody_left_expires(harness: CoordinatorHarness) -> None:
+    left = StoredMembership(3, "consumer", None, None, (), stored_ms=1_000)
+    harness.follow(ours=False)
+    harness.registry.store_membership(GROUP, left)
+    harness.registry.commit_offsets(GROUP, {EVENTS: CommittedOffset(5)})
+    harness.follow(ours=True)
+    harness.until_fetched({EVENTS: 5})
+    slot = harness.coordinator._slots[SLOT]
+    harness.do(lambda: slot.expire_offsets(1_000))
+    harness.until_fetched({EVENTS: 5})
+    harness.do(lambda: slot.expire_offsets(1_001))
+    harness.until_fetched({})
+    assert list(harness.do(harness.coordinator.describe_all)[0]) == [GROUP]
+    harness.do(lambda: slot.expire_offsets(1_001))
+    until(lambda: not harness.registry.load_groups(SLOT), "the group is deleted")
+
+
+def test_offsets_of_the_papers_consumers_do_not_expire(harness: CoordinatorHarness) -> None:
+    harness.registry.has_paper_nodes = True
+    harness.commit(5)
+    harness.until_fetched({EVENTS: 5})
+    harness.do(lambda: harness.coordinator._slots[SLOT].expire_offsets(1_000))
+    harness.until_fetched({EVENTS: 5})
