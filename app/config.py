@@ -103,7 +103,7 @@ class Settings(BaseModel):
 
     lease_s: Seconds = 30.0
     heartbeat_s: Seconds = 1.0
-    poll_interval_s: Seconds = 0.2
+    poll_interval_s: Seconds = 1.0
     checkpoint_interval_s: Seconds = 1.0
     worker_metrics_port: Port = 0
     """The port of a worker's metrics on `host`; 0 disables them."""

@@ -238,10 +238,9 @@ def resume_replay(
     replay_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> ReplayDocument:
     """Resume a PAUSED or FAILED replay at its checkpoint, as soon as a worker is free."""
-    replay = services.store.resume_replay(
-        replay_id, of_account=caller.account_filter, actor=caller.actor
+    replay = replays.resume_replay(
+        services, replay_id, of_account=caller.account_filter, actor=caller.actor
     )
-    services.replay_requests.publish(replay.id)
     return ReplayDocument.of(replay, now_ms())
 
 

@@ -30,7 +30,7 @@ from app.domain.options import Source
 from app.http.dependencies import Cursor, ServicesDependency
 from app.services.errors import ReadOnlyKey
 from app.services.progress_watch import version_of
-from app.services.replays import retry_replay
+from app.services.replays import resume_replay, retry_replay
 from app.services.services import now_ms
 from app.store import Store
 from app.store.errors import (
@@ -137,7 +137,7 @@ async def resume(
     _form: ChangeForm,
 ) -> Response:
     """Resume a paused or failed job."""
-    return await _move(request, viewer, services.store.resume_replay, replay_id, "resume")
+    return await _move(request, viewer, partial(resume_replay, services), replay_id, "resume")
 
 
 @router.get("/jobs/{replay_id}/cancel")

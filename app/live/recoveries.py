@@ -39,8 +39,16 @@ class Recoveries:
     webhook only the last is stored, which includes the earlier ones.
     """
 
-    def __init__(self, store: Store, origin: str, policy: RetryPolicy) -> None:
+    def __init__(
+        self,
+        store: Store,
+        origin: str,
+        policy: RetryPolicy,
+        wake_workers: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """`wake_workers` is called with the id of each replay that was created."""
         self._store = store
+        self._wake_workers = wake_workers
         self._origin = origin
         self.policy = policy
         """The pauses between probes."""
@@ -106,6 +114,7 @@ class Recoveries:
         for webhook_id in self._store.find_due_recoveries(_STARTS_MAX, origin=self._origin):
             replay = self._store.start_recovery(webhook_id, origin=self._origin)
             if replay is not None:
+                self._wake_workers(replay.id)
                 _log.info("recovery-started", extra={"webhook": webhook_id, "replay": replay.id})
 
     def _add(self, webhook_id: str, change: Callable[[], None], stored: Callable[[], None]) -> None:

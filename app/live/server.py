@@ -31,6 +31,7 @@ from app.live.webhook_status import WebhookStatusWriter
 from app.log.errors import LogUnavailable
 from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
+from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.store import Store, StoreError, StoreUnavailable
@@ -195,7 +196,11 @@ class LivePath:
             reports=matcher_reports,
         )
         policy = RetryPolicy(base_s=settings.retry_base_s, cap_s=settings.retry_cap_s)
-        self._recoveries = Recoveries(store, settings.origin, policy)
+        self._replay_requests = ReplayRequestPublisher(
+            settings.bootstrap_servers, settings.kafka_properties
+        )
+        wake_workers = self._replay_requests.publish
+        self._recoveries = Recoveries(store, settings.origin, policy, wake_workers)
         self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
         self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
 
@@ -239,6 +244,7 @@ class LivePath:
             self._deliverer.cancel_senders()
             for task in (*parts, *late):
                 task.cancel()
+        await asyncio.to_thread(self._replay_requests.close)
 
     def details(self) -> Details:
         """What the process registry shows of this process."""

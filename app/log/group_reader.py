@@ -26,8 +26,11 @@ _log: Final = logging.getLogger(__name__)
 RECORDS_MAX: Final = 500
 """Records that are handed over at once."""
 
-_WAIT_S: Final = 0.02
-"""The longest time that a read blocks, and so the delay of a stop."""
+_WAIT_S: Final = 0.1
+"""The longest time that a read blocks, and so the delay of a stop and of commits."""
+
+_HELD_WAIT_S: Final = 0.02
+"""The same while partitions are held, and so the delay of their release."""
 
 _HANDED_MAX: Final = 2
 """Hand-overs that the loop has not processed yet; with two, reading and processing overlap."""
@@ -191,7 +194,7 @@ class GroupReader:
 
     def _messages(self, consumer: Consumer) -> "list[Message]":
         # `consume` waits for all it may return. So wait for one, then take what is available.
-        first = consumer.poll(_WAIT_S)
+        first = consumer.poll(_HELD_WAIT_S if self._paused else _WAIT_S)
         if first is None:
             return []
         return [first, *consumer.consume(RECORDS_MAX - 1, 0)]

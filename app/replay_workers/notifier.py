@@ -29,14 +29,22 @@ class Notifier:
         self._lease_s = settings.lease_s + settings.delivery_timeout_s
         self._sending: set[asyncio.Task[None]] = set()
         self._is_finishing = False
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Poll now. For the event loop's thread."""
+        self._wake.set()
 
     async def run(self) -> None:
         """Send notices until `finish` is called."""
         async with asyncio.TaskGroup() as group:
             while not self._is_finishing:
+                self._wake.clear()
                 notice = await self._claim() if len(self._sending) < CONCURRENT_MAX else None
                 if notice is None:
-                    await asyncio.sleep(self._dependencies.settings.poll_interval_s)
+                    with suppress(TimeoutError):
+                        pause_s = self._dependencies.settings.poll_interval_s
+                        await asyncio.wait_for(self._wake.wait(), pause_s)
                     continue
                 task = group.create_task(self._send(notice))
                 self._sending.add(task)

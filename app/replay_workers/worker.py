@@ -47,6 +47,7 @@ class ReplayWorker:
         self._slots = Slots(settings.jobs_per_worker, settings.waiting_replays_per_worker)
         self.waiting = 0
         """How many of the replays wait most of their time."""
+        self._notifier = Notifier(dependencies)
         dependencies.metrics.watch_lag(self._lag)
         dependencies.metrics.watch_waiting(lambda: self.waiting)
 
@@ -62,13 +63,12 @@ class ReplayWorker:
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set; return when every replay is finished or released."""
         async with asyncio.TaskGroup() as group:
-            notifier = Notifier(self._dependencies)
-            notices = group.create_task(notifier.run())
+            notices = group.create_task(self._notifier.run())
             waking = group.create_task(self._wake_when_set(stopping))
             await self._claim_until(stopping)
             waking.cancel()
             # Concurrently with the last requests of the replays.
-            last_notices = group.create_task(notifier.finish(LAST_REQUESTS_S))
+            last_notices = group.create_task(self._notifier.finish(LAST_REQUESTS_S))
             await self._stop_jobs()
             await last_notices
             notices.cancel()
@@ -151,6 +151,7 @@ class ReplayWorker:
         del self._jobs[task]
         self._dependencies.metrics.running.dec()
         self.wake()  # a slot is free
+        self._notifier.wake()  # its notice may be due
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("job-failed", extra={"replay": task.get_name()}, exc_info=error)
 

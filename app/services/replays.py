@@ -96,6 +96,19 @@ async def retry_replay(
     return await create_replay(services, caller, new, idempotency_key)
 
 
+def resume_replay(
+    services: Services, replay_id: str, *, of_account: str | None, actor: str | None
+) -> Replay:
+    """Resume a PAUSED or FAILED replay at its checkpoint, and wake the workers. Blocks.
+
+    Raises:
+        The errors of `Store.resume_replay`.
+    """
+    replay = services.store.resume_replay(replay_id, of_account=of_account, actor=actor)
+    services.replay_requests.publish(replay.id)
+    return replay
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayEstimate:
     """The size and duration of a replay; see `EstimateDocument`."""

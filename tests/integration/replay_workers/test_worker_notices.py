@@ -39,6 +39,19 @@ def test_the_notice_of_a_completed_replay_has_its_counts(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
+def test_the_end_of_a_replay_wakes_its_worker_for_the_notice(bench: Bench) -> None:
+    bench.change(poll_interval_s=3_600.0)
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 30))
+        bench.replay(webhook)
+        async with bench.worker():
+            await until_async(lambda: bool(bench.notices), "a notice was received")
+
+    asyncio.run(scenario())
+
+
 def test_a_notice_is_sent_once_by_several_workers(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
