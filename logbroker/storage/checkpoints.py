@@ -24,14 +24,15 @@ class OffsetCheckpoint:
     The data directory has four: `recovery-point-offset-checkpoint` (records below are
     flushed), `log-start-offset-checkpoint` (only if records were deleted inside a segment),
     `replication-offset-checkpoint` (the high watermark) and `cleaner-offset-checkpoint` (records
-    below are compacted). Each is replaced atomically; a crash leaves the old file, and possibly
-    `<name>.tmp`.
+    below are compacted). Each is replaced atomically, if offsets have changed; a crash leaves the
+    old file, and possibly `<name>.tmp`.
 
     Source: Kafka, `OffsetCheckpointFile.java`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._written: dict[TopicPartition, int] | None = None
 
     def read(self) -> dict[TopicPartition, int]:
         """Return the offsets; empty if the file is missing.
@@ -40,17 +41,26 @@ class OffsetCheckpoint:
             ConfigurationError: the file has another version or is not a checkpoint.
         """
         try:
-            return {
+            self._written = {
                 (topic, int(partition)): int(offset)
                 for topic, partition, offset in _read_rows(self.path)
             }
         except ValueError as error:
             raise ConfigurationError(f"{self.path} is not an offset checkpoint: {error}") from None
+        return self._written.copy()
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the offsets durably."""
+        """Replace the offsets durably, unless the file has the same.
+
+        Raises:
+            OSError: the write failed; the next call repeats it.
+        """
+        if offsets == self._written:
+            return
         rows = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        self._written = None
         _write_rows(self.path, rows)
+        self._written = dict(offsets)
 
 
 class LeaderEpochCheckpoint:

@@ -104,7 +104,6 @@ class LogDirectory:
         self._cleaned = OffsetCheckpoint(path / "cleaner-offset-checkpoint")
         self.cleaned_until: dict[TopicPartition, int] = {}
         """The offset up to which each log is compacted, if it ever was."""
-        self._cleaned_written: dict[TopicPartition, int] = {}
         self._checkpointing = Lock()
         self._deleted: set[TopicPartition] = set()
         """Deleted logs that the checkpoint files may still contain."""
@@ -183,10 +182,9 @@ class LogDirectory:
                     _log.error("%s", self.unopened[key])
         self._unopened_points = _only(recovery_points, self.unopened)
         self._unopened_starts = _only(log_starts, self.unopened)
-        self._cleaned_written = self._cleaned.read()
         self.cleaned_until = {
             key: offset
-            for key, offset in self._cleaned_written.items()
+            for key, offset in self._cleaned.read().items()
             if key in self.logs or key in self.unopened
         }
         try:
@@ -266,10 +264,7 @@ class LogDirectory:
                 self._log_starts.write(starts)
                 self._recovery_points.write(flushed)
                 self._high_watermarks.write(flushed)
-                cleaned = self.cleaned_until.copy()
-                if cleaned != self._cleaned_written:
-                    self._cleaned.write(cleaned)
-                    self._cleaned_written = cleaned
+                self._cleaned.write(self.cleaned_until.copy())
             except OSError as cause:
                 raise StorageFailed(f"checkpoints cannot be written: {cause}") from cause
             self._deleted.difference_update(forgotten)

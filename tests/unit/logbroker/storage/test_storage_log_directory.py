@@ -9,6 +9,7 @@ import pytest
 
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
+from logbroker.storage.checkpoints import OffsetCheckpoint
 from logbroker.storage.log_directory import LogDirectory, NewLog
 from logbroker.storage.partition_log import PartitionLog
 from tests.unit.logbroker.storage.storage_content import (
@@ -89,6 +90,19 @@ def test_checkpoints_are_kafkas_text_files(tmp_path: Path) -> None:
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nb-1 0 3\n"
     assert (tmp_path / "a-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     killed(directory)
+
+
+def test_a_checkpoint_is_written_if_its_offsets_changed(tmp_path: Path) -> None:
+    checkpoint = OffsetCheckpoint(tmp_path / "recovery-point-offset-checkpoint")
+    for offset, is_written in ((1, True), (1, False), (2, True)):
+        checkpoint.path.unlink(missing_ok=True)
+        checkpoint.write({("a", 0): offset})
+        assert checkpoint.path.exists() == is_written
+    known = OffsetCheckpoint(checkpoint.path)
+    assert known.read() == {("a", 0): 2}
+    checkpoint.path.unlink()
+    known.write({("a", 0): 2})
+    assert not checkpoint.path.exists()
 
 
 def test_the_log_start_survives_a_crash_after_its_checkpoint(tmp_path: Path) -> None:
