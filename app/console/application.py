@@ -19,6 +19,7 @@ from app.console import (
     bulk,
     deliveries,
     delivery,
+    delivery_search,
     job,
     jobs,
     live_stream,
@@ -48,6 +49,7 @@ SIGN_IN: Final = f"{PREFIX}/sign-in"
 
 PAGES: Final = (
     sign_in,
+    delivery_search,
     deliveries,
     delivery,
     jobs,

@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from app.console.delivery_parts import version_of
 from app.console.formats import add_utc
 from app.console.forms import REJECTIONS, form_rejection, parse_body
 from app.console.rendering import render_page
@@ -96,6 +97,7 @@ async def deliveries_page(
         rejection=rejection,
         tabs=_tabs(webhook.id, typed),
         page=page,
+        version_of=version_of,
         is_filtered=any(typed.values()),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         older=following and deliveries_url(webhook.id, typed | {"cursor": following}),

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from app.console.delivery_parts import delivery_parts, version_of
 from app.console.messages import HEX_BYTES_MAX, hex_lines
-from app.console.rendering import render_page
+from app.console.rendering import render_page, template_environment
 from app.console.sessions import ViewerDependency
 from app.console.urls import deliveries_url, jobs_url
 from app.domain.model import ReplayFilter
@@ -47,8 +48,8 @@ async def delivery_page(
         "delivery.html",
         delivery=delivery,
         webhook=webhook,
-        attempts=found.attempts,
-        next_attempt_ms=found.next_attempt_ms,
+        version=version_of(delivery),
+        parts=delivery_parts(template_environment(request), found, is_operator=viewer.is_operator),
         headers=found.header_texts(with_internal=viewer.is_operator),
         payload=shown_payload(found.body),
         deliveries_url=deliveries_url(webhook.id, {}),

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Protocol, cast
+from typing import Final
 
 from jinja2 import Environment
 from markupsafe import Markup
 
 from app.console.job_rows import heartbeat, waiting_reason
 from app.console.plots import rate_plot
+from app.console.rendering import template_macro
 from app.domain.model import Replay, unread_offsets
 from app.domain.moves import Move, MoveEvent
 from app.domain.progress import progress
@@ -44,10 +45,6 @@ _WORKER_EVENTS: Final = frozenset(
         *(MoveEvent.COMPLETE, MoveEvent.FAIL, MoveEvent.RELEASE),
     )
 )
-
-
-class _Macro(Protocol):
-    def __call__(self, *arguments: object) -> Markup: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ def job_parts(environment: Environment, view: JobView, present_ms: int) -> dict[
     current, plot = progress(replay, present_ms), rate_plot(view.samples)
 
     def part(name: str, *arguments: object) -> Markup:
-        return _macro(environment, name)(*arguments)
+        return template_macro(environment, _TEMPLATE, name)(*arguments)
 
     eta_ms = None if current.eta_s is None else present_ms + round(current.eta_s * 1_000)
     parts = {
@@ -124,11 +121,7 @@ def timeline_part(
     latest = entries[:at_most] if is_abridged else entries
     first = entries[-1:] if is_abridged else []
     hidden = len(entries) - len(latest) - len(first)
-    return _macro(environment, "timeline")(latest, hidden, first)
-
-
-def _macro(environment: Environment, name: str) -> _Macro:
-    return cast("_Macro", getattr(environment.get_template(_TEMPLATE).module, name))
+    return template_macro(environment, _TEMPLATE, "timeline")(latest, hidden, first)
 
 
 def created_by(moves: tuple[Move, ...]) -> str:

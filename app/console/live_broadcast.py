@@ -15,6 +15,7 @@ from jinja2 import Environment
 from app.console.health import HealthMonitor, health_parts
 from app.console.job_parts import JobView, job_parts
 from app.console.job_rows import counter_parts, row_parts
+from app.console.live_deliveries import DeliveryUpdates
 from app.console.live_pages import COUNTERS, HEALTH, JOB_PREFIX, OpenPage, PageUpdate
 from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
@@ -60,6 +61,8 @@ class Broadcaster:
         self._by_key: Counter[str] = Counter()
         self._ticker: asyncio.Task[None] | None = None
         self._query: asyncio.Task[None] | None = None
+        self._deliveries = DeliveryUpdates(services, environment)
+        self._lookup: asyncio.Task[None] | None = None
         self._events: dict[tuple[str, str], str] = {}
 
     @property
@@ -105,9 +108,11 @@ class Broadcaster:
                 page.has_updates.set()
 
     async def _tick(self) -> None:
-        """Queue changes of the health and, unless the previous query still runs, of the data."""
+        """Queue changes of the health and, unless the previous queries still run, of the data."""
         if self._query is None or self._query.done():
             self._query = asyncio.create_task(self._queue_changes())
+        if self._lookup is None or self._lookup.done():
+            self._lookup = asyncio.create_task(self._queue_deliveries())
         health = await self._health.read()
         self._queue_parts(list(self._pages), HEALTH, health_parts(self._environment, health))
         await asyncio.wait([self._query], timeout=TICK_S)
@@ -122,6 +127,12 @@ class Broadcaster:
             pass  # the health on the page reports it; the next tick retries
         except Exception:
             LOGGER.exception("cannot update open pages")
+
+    async def _queue_deliveries(self) -> None:
+        try:
+            await self._deliveries.queue_changes(list(self._pages))
+        except Exception:
+            LOGGER.exception("cannot update deliveries on open pages")
 
     def _read_snapshot(self, pages: list[OpenPage]) -> _Snapshot:
         store = self._services.store

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from app.domain.deliveries import ID_PREFIX, DeliveryStatus
 from app.domain.model import ReplayFilter
 from app.http.problems import INVALID_REQUEST, Problem
 from app.services.errors import FieldError
@@ -23,6 +24,11 @@ JOB_PREFIX: Final = "job:"
 
 COUNTERS: Final = "counters"
 HEALTH: Final = "health"
+
+
+def is_delivery(item: str) -> bool:
+    """Whether an item is a delivery. Its id is the delivery's."""
+    return item.startswith(ID_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,16 @@ class OpenPage:
     def replay_ids(self) -> set[str]:
         """The replays on the page, as rows or in full."""
         shown = {item.removeprefix(JOB_PREFIX) for item in self.versions}
-        return shown - {COUNTERS, HEALTH}
+        return {item for item in shown if not is_delivery(item)} - {COUNTERS, HEALTH}
+
+    @property
+    def pending_deliveries(self) -> set[str]:
+        """The deliveries on the page that it shows as pending."""
+        return {
+            item
+            for item, version in self.versions.items()
+            if is_delivery(item) and version.startswith(DeliveryStatus.PENDING)
+        }
 
     def is_outdated(self, item: str, version: str) -> bool:
         """Whether the page shows an item in a version other than this one."""

@@ -1,7 +1,7 @@
 """Pages rendered from templates, which escape every value."""
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
@@ -32,6 +32,18 @@ def environment(lease_s: float) -> Environment:
     made.globals["csrf_field"] = _csrf_field
     made.globals["lease_s"] = lease_s
     return made
+
+
+class TemplateMacro(Protocol):
+    """A macro of a template."""
+
+    def __call__(self, *arguments: object) -> Markup:
+        """Return the markup."""
+
+
+def template_macro(environment: Environment, template: str, name: str) -> TemplateMacro:
+    """Return the macro `name` of a template."""
+    return cast("TemplateMacro", getattr(environment.get_template(template).module, name))
 
 
 @pass_context

@@ -9,7 +9,7 @@ from app.console.audit import log_change
 from app.console.forms import read_form
 from app.console.rendering import render_page
 from app.console.sessions import ViewerDependency, check_form
-from app.console.urls import JOBS
+from app.console.urls import DELIVERIES
 
 NEXT_CHARACTERS_MAX: Final = 2_000
 
@@ -20,8 +20,8 @@ Next = Annotated[str, Query(alias="next", max_length=NEXT_CHARACTERS_MAX)]
 
 @router.get("")
 def start_page() -> Response:
-    """Redirect to the list of jobs."""
-    return RedirectResponse(JOBS, 303)
+    """Redirect to the deliveries."""
+    return RedirectResponse(DELIVERIES, 303)
 
 
 @router.get("/sign-in")
@@ -58,4 +58,4 @@ async def sign_out(request: Request, viewer: ViewerDependency) -> Response:
 def _own_page(page: str) -> str:
     """Return `page`, or the start page if it is not a URL of the console: links can be forged."""
     is_own = page.startswith("/console/") and "\\" not in page and page.isprintable()
-    return page if is_own and len(page) <= NEXT_CHARACTERS_MAX else JOBS
+    return page if is_own and len(page) <= NEXT_CHARACTERS_MAX else DELIVERIES

@@ -89,7 +89,7 @@ async def webhooks_page(
     wanted = _WebhookFilter(_parse_status(status), account_id or None)
     of_account = select_account(viewer.key, wanted.account_id)
     page, rows = await run_in_threadpool(
-        _read_rows, services, wanted.status, cursor or None, of_account
+        read_rows, services, wanted.status, cursor or None, of_account
     )
     return await render_page(
         request,
@@ -112,9 +112,10 @@ def _parse_status(name: str) -> WebhookStatus | None:
         raise Problem.of_fields(INVALID_REQUEST, [error]) from None
 
 
-def _read_rows(
+def read_rows(
     services: Services, status: WebhookStatus | None, cursor: str | None, of_account: str | None
 ) -> tuple[Page[Webhook], list[WebhookRow]]:
+    """Return a page of webhooks, latest first, and their rows."""
     store, present_ms = services.store, now_ms()
     page = store.webhooks(cursor, ROWS, status=status, of_account=of_account)
     ids = [webhook.id for webhook in page.items]

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from playwright.sync_api import expect
 
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
+from app.domain.endpoint_options import EndpointOptions
 from app.domain.model import Webhook
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
 from tests.support.http.axe import assert_usable
@@ -15,7 +17,7 @@ from tests.support.http.browser import Chromium, Visitor
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.processes.waiting import until
 from tests.support.service.console_service import ConsoleScene, sign_in
-from tests.support.service.live_service import event
+from tests.support.service.live_service import event, events
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -37,6 +39,13 @@ def orders(scene: ConsoleScene) -> Iterator[Webhook]:
         scene.owe(webhook, event(2, "order.paid"), event(3, "order.sent"))
         until(lambda: settled(scene, webhook) == 3, "the failures are settled")
         yield webhook
+
+
+EVENTS: Final = 300
+
+
+def slow_down(_: EndpointOptions) -> EndpointOptions:
+    return EndpointOptions(max_events_per_second=1)
 
 
 def settled(scene: ConsoleScene, webhook: Webhook) -> int:
@@ -106,6 +115,32 @@ def test_an_operator_reads_any_delivery_with_its_place_in_the_log(
         page.get_by_role("region", name="Diagnostics").get_by_role("link").click()
         expect(page.get_by_role("heading", level=1)).to_have_text(f"Messages of {DELIVERY_LOG}")
         expect(page.locator("details.message").first).to_contain_text("evt_3")
+
+
+def test_a_pending_delivery_is_updated_until_it_is_settled(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("waits", Scope.DEVELOPER)
+    webhook = scene.webhook_of("waits", receiver)
+    # The last event would be sent after minutes.
+    scene.store.update_webhook(webhook.id, change_options=slow_down)
+    scene.owe(webhook, *events(0, EVENTS))
+    last = f"evt_{EVENTS - 1}"
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, "/console/deliveries")
+        page.get_by_role("link", name="test", exact=True).click()
+        row = page.get_by_role("row", name=last)
+        expect(row).to_contain_text("pending")
+        with page.context.new_page() as opened:
+            opened.goto(page.url)
+            opened.get_by_role("link", name=last).click()
+            status = opened.get_by_role("heading", level=1)
+            expect(status).to_contain_text("pending")
+            scene.store.disable_webhook(webhook.id, "not needed any more")
+            # Neither page is reloaded.
+            expect(status).to_contain_text("skipped")
+            expect(row).to_contain_text("skipped")
 
 
 def test_other_accounts_find_neither_the_list_nor_a_delivery(

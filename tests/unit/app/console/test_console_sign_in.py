@@ -56,7 +56,7 @@ async def test_sign_in_redirects_to_pages_of_the_console_only(
     answer = await anonymous.http.post(
         "/console/sign-in", data={"key": operator[1], "next": elsewhere}
     )
-    assert answer.headers["location"] == "/console/jobs"
+    assert answer.headers["location"] == "/console/deliveries"
 
 
 async def test_the_cookie_is_http_only_and_secure_behind_https(

@@ -6,6 +6,7 @@ import pytest
 from jinja2 import Environment
 
 from app.console.delivery import PAYLOAD_CHARACTERS_MAX, shown_payload
+from app.console.delivery_parts import delivery_parts, version_of
 from app.console.formats import NOTHING
 from app.console.rendering import environment
 from app.domain.deliveries import (
@@ -15,7 +16,7 @@ from app.domain.deliveries import (
     format_delivery_id,
 )
 from app.domain.model import Webhook
-from app.log.deliveries import DeliverySummary
+from app.log.deliveries import DeliveryDetail, DeliverySummary
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.http.html_page import HtmlPage
 
@@ -60,7 +61,8 @@ def rows(page: HtmlPage) -> list[list[str]]:
 
 
 async def test_a_row_has_the_event_the_status_and_the_last_response(templates: Environment) -> None:
-    page = rendered(templates, "table", [FAILED, PENDING, replace(PENDING, status=None)])
+    deliveries = [FAILED, PENDING, replace(PENDING, status=None)]
+    page = rendered(templates, "table", deliveries, version_of)
     times = ["2026-11-22 09:00:00", "2026-11-22 09:01:00"]
     failed, pending, unknown = rows(page)
     assert failed == [
@@ -84,13 +86,39 @@ async def test_attempts_show_what_the_receiver_answered_and_the_process_to_opera
     unanswered = AttemptRecord(2, NINE_MS + 1_500, 1_500.0, None, "timeout", None, "")
     succeeded = AttemptRecord(3, NINE_MS, None, 204, None)
     attempts = (failed, unanswered, succeeded)
-    page = rendered(templates, "attempts", attempts, True)
+    page = rendered(templates, "attempts", attempts, DeliveryStatus.SUCCEEDED, True)
     assert rows(page) == [
         ["1", "2026-11-22 09:00:00", "HTTP 503", "250 ms", "live", "machine:7", f"Show {HOSTILE}"],
         ["2", "2026-11-22 09:00:00", "timeout", "2 s", "live", NOTHING, NOTHING],
         ["3", "2026-11-22 09:00:00", "succeeded HTTP 204", NOTHING, "live", NOTHING, NOTHING],
     ]
-    assert "machine:7" not in rendered(templates, "attempts", attempts, False).main
+    for_owners = rendered(templates, "attempts", attempts, DeliveryStatus.SUCCEEDED, False)
+    assert "machine:7" not in for_owners.main
+    assert rendered(templates, "attempts", (), DeliveryStatus.PENDING, False).main == (
+        "No attempts yet."
+    )
+
+
+async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
+    templates: Environment,
+) -> None:
+    attempt = AttemptRecord(1, NINE_MS, 31.2, 503, "HTTP 503", HOSTILE, "machine:7")
+    waiting = replace(PENDING, attempts=1, reason=HOSTILE)
+    detail = DeliveryDetail(waiting, b"", (), (attempt,), NINE_MS + 1_000)
+    parts = delivery_parts(templates, detail, is_operator=False)
+    assert "Next attempt: " in parts["next"]
+    assert parts["attempts"] == "1"
+    assert parts["settled"] == NOTHING
+    for name in ("status", "reason", "attempt-list"):
+        assert "&lt;script&gt;" in parts[name]
+        assert "<script>" not in parts[name]
+    row = rendered(templates, "table", [waiting], version_of)
+    (shown,) = row.all(".//tr[@data-live-id]")
+    assert shown.get("data-live-id") == waiting.id
+    assert shown.get("data-version") == version_of(waiting) == "pending.1"
+    cells = [each.get("data-live") for each in row.all(".//td[@data-live]")]
+    assert cells == ["status", "attempts", "response", "settled"]
+    assert set(cells) < set(parts)
 
 
 async def test_a_payload_is_shown_as_text_or_as_bytes_up_to_a_limit() -> None:

@@ -1,0 +1,40 @@
+"""The parts of a delivery that change until it is settled, as markup, for pages and updates."""
+
+from typing import Final
+
+from jinja2 import Environment
+from markupsafe import Markup, escape
+
+from app.console.formats import count, time_tag
+from app.console.rendering import template_macro
+from app.log.deliveries import DeliveryDetail, DeliverySummary
+
+_TEMPLATE: Final = "_delivery_parts.html"
+
+
+def version_of(delivery: DeliverySummary) -> str:
+    """Return a text that differs when what a page shows of a delivery differs."""
+    return f"{delivery.status or 'unknown'}.{delivery.attempts}"
+
+
+def delivery_parts(
+    environment: Environment, detail: DeliveryDetail, *, is_operator: bool
+) -> dict[str, str]:
+    """Return the markup of the parts by name: those of a row, and those of the delivery's page."""
+    delivery = detail.summary
+
+    def part(name: str, *arguments: object) -> Markup:
+        return template_macro(environment, _TEMPLATE, name)(*arguments)
+
+    parts = {
+        "status": part("status_cell", delivery),
+        "attempts": count(delivery.attempts),
+        "response": part("response_cell", delivery),
+        "settled": escape(time_tag(delivery.settled_ms)),
+        "badge": part("status", delivery),
+        "reason": escape(delivery.reason or ""),
+        "next": part("next_attempt", detail.next_attempt_ms),
+        "attempt-list": part("attempts", detail.attempts, delivery.status, is_operator),
+    }
+    # The script compares a part with the stripped innerHTML of the page.
+    return {name: markup.strip() for name, markup in parts.items()}

@@ -1,0 +1,67 @@
+"""The first page: choose the webhook whose deliveries to show, or find one by its id."""
+
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from app.console.forms import form_rejection
+from app.console.rendering import render_page
+from app.console.sessions import Viewer, ViewerDependency
+from app.console.urls import DELIVERIES, deliveries_url, page_url
+from app.console.webhooks import read_rows
+from app.domain.deliveries import ID_PREFIX
+from app.http.dependencies import Cursor, ServicesDependency
+from app.http.problems import INVALID_REQUEST, Problem
+from app.services.errors import FieldError
+from app.services.services import Services
+from app.store.errors import WebhookNotFound
+
+_CHARACTERS_MAX: Final = 256
+
+router = APIRouter()
+
+
+@router.get("/deliveries")
+async def search_page(
+    request: Request, services: ServicesDependency, viewer: ViewerDependency, cursor: Cursor = None
+) -> Response:
+    """List webhooks, latest first; with an id in the query, redirect to what it names."""
+    typed = request.query_params.get("id", "").strip()
+    rejection = None
+    if typed:
+        try:
+            return RedirectResponse(await run_in_threadpool(_find, services, viewer, typed), 303)
+        except Problem as problem:
+            rejection = form_rejection(problem, ("id",))
+    page, rows = await run_in_threadpool(
+        read_rows, services, None, cursor or None, viewer.key.account_filter
+    )
+    return await render_page(
+        request,
+        "delivery_search.html",
+        200 if rejection is None else rejection.status,
+        typed=typed,
+        rejection=rejection,
+        rows=rows,
+        older=page.next_cursor and page_url(DELIVERIES, {"cursor": page.next_cursor}),
+        newest=DELIVERIES if cursor else None,
+    )
+
+
+def _find(services: Services, viewer: Viewer, typed: str) -> str:
+    """Return the URL of the page of a delivery, or of the deliveries of a webhook.
+
+    Raises:
+        Problem: no webhook of the viewer has this id.
+    """
+    if typed.startswith(ID_PREFIX):
+        return f"{DELIVERIES}/{quote(typed, safe='')}"
+    try:
+        webhook = services.store.webhook(typed, of_account=viewer.key.account_filter)
+    except WebhookNotFound:
+        error = FieldError("id", typed[:_CHARACTERS_MAX], "the id of a delivery or of a webhook")
+        raise Problem.of_fields(INVALID_REQUEST, [error]) from None
+    return deliveries_url(webhook.id, {})
