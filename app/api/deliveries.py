@@ -1,13 +1,15 @@
-"""Routes of deliveries: list those of a webhook, and get one with its attempts."""
+"""Routes of deliveries: list those of a webhook, get one with its attempts, resend some."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from app.api.admission import CallerDependency
 from app.api.models.deliveries import (
     DeliveriesDocument,
     DeliveryDetailDocument,
+    ResendDocument,
+    ResendsDocument,
 )
 from app.api.openapi import errors
 from app.domain.accounts import Scope
@@ -16,13 +18,17 @@ from app.http.dependencies import Cursor, ServicesDependency
 from app.http.problems import (
     BUSY,
     INVALID_REQUEST,
+    MEDIA_TYPE_REFUSED,
     NOT_FOUND,
+    TOO_MANY_RESENDS,
     UNAVAILABLE,
+    WEBHOOK_NOT_ENABLED,
     WINDOW_REFUSED,
 )
-from app.http.request_bodies import EventTypeGlob, Time
+from app.http.request_bodies import EventId, EventTypeGlob, ResendRequest, Time
 from app.log.deliveries import LIMIT_MAX
 from app.services import deliveries
+from app.services.errors import FieldError, InvalidRequest
 
 router = APIRouter(tags=["deliveries"])
 
@@ -42,12 +48,7 @@ async def list_deliveries(
         Query(alias="eventType", description="Only of this event type; may have wildcards."),
     ] = None,
     event_id: Annotated[
-        str | None,
-        Query(
-            alias="eventId",
-            pattern=r"^[!-~]{1,256}$",
-            description="Only deliveries of this event.",
-        ),
+        EventId | None, Query(alias="eventId", description="Only deliveries of this event.")
     ] = None,
     from_ms: Annotated[
         Time | None,
@@ -88,6 +89,59 @@ async def list_deliveries(
 async def get_delivery(
     delivery_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> DeliveryDetailDocument:
-    """Get a delivery: the event's body and headers, its status, and its live attempts."""
+    """Get a delivery: the event's body and headers, its status, and its attempts."""
     found = await deliveries.get_delivery(services, caller, delivery_id)
     return DeliveryDetailDocument.of_detail(found, is_operator=caller.scope is Scope.OPERATOR)
+
+
+@router.post(
+    "/deliveries/{delivery_id}/resend",
+    operation_id="resendDelivery",
+    status_code=202,
+    responses=errors(NOT_FOUND, BUSY, WEBHOOK_NOT_ENABLED, TOO_MANY_RESENDS, UNAVAILABLE),
+)
+async def resend_delivery(
+    delivery_id: str, response: Response, services: ServicesDependency, caller: CallerDependency
+) -> ResendDocument:
+    """Send a delivery once more, with the same event id; `GET /deliveries/{id}` shows the attempt.
+
+    A worker makes one attempt. While it is pending, a repeated request returns the same resend.
+    """
+    (resend,) = await deliveries.resend_deliveries(services, caller, [delivery_id])
+    response.headers["location"] = f"/deliveries/{delivery_id}"
+    return ResendDocument.of(resend)
+
+
+@router.post(
+    "/webhooks/{webhook_id}/resend",
+    operation_id="resendDeliveries",
+    status_code=202,
+    responses=errors(
+        INVALID_REQUEST,
+        WINDOW_REFUSED,
+        NOT_FOUND,
+        BUSY,
+        WEBHOOK_NOT_ENABLED,
+        TOO_MANY_RESENDS,
+        MEDIA_TYPE_REFUSED,
+        UNAVAILABLE,
+    ),
+)
+async def resend_deliveries(
+    webhook_id: str, body: ResendRequest, services: ServicesDependency, caller: CallerDependency
+) -> ResendsDocument:
+    """Send up to 100 deliveries of a webhook once more, all or none.
+
+    Name either `deliveryIds`, or `eventIds` with the window to search. For more, create a replay.
+    """
+    if (body.delivery_ids is None) == (body.event_ids is None):
+        allowed = "either `deliveryIds` or `eventIds`"
+        raise InvalidRequest(fields=[FieldError("eventIds", body.event_ids, allowed)])
+    if body.event_ids is None:
+        assert body.delivery_ids is not None
+        found = await deliveries.resend_deliveries(services, caller, body.delivery_ids, webhook_id)
+    else:
+        found = await deliveries.resend_events(
+            services, caller, webhook_id, body.event_ids, from_ms=body.from_ms, to_ms=body.to_ms
+        )
+    return ResendsDocument(items=[ResendDocument.of(each) for each in found])

@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "app.cli.deliveries:deliveries",
         "List the deliveries of a webhook, and show one with its attempts.",
     ),
+    "resend": LazyCommand("app.cli.deliveries:resend_command", "Send deliveries once more."),
     "publish": LazyCommand(
         "app.cli.publish:publish",
         "Publish the events of FILE.",

@@ -126,6 +126,16 @@ class ApiClient:
         """Return a delivery with its attempts."""
         return self._request("GET", f"/deliveries/{quote(delivery_id, safe='')}")
 
+    def resend(self, delivery_id: str) -> dict[str, Any]:
+        """Send a delivery once more. Returns the resend."""
+        return self._request("POST", f"/deliveries/{quote(delivery_id, safe='')}/resend")
+
+    def resend_events(self, webhook_id: str, **body: object) -> list[dict[str, Any]]:
+        """Send the deliveries of events to a webhook once more. Returns the resends."""
+        path = f"/webhooks/{quote(webhook_id, safe='')}/resend"
+        items: list[dict[str, Any]] = self._request("POST", path, json=body)["items"]
+        return items
+
     def replay(self, replay_id: str) -> dict[str, Any]:
         """Return a job."""
         return self._request("GET", f"/replays/{quote(replay_id, safe='')}")

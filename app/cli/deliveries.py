@@ -1,4 +1,4 @@
-"""`rewind deliveries`: list and show deliveries."""
+"""`rewind deliveries` lists and shows deliveries, `rewind resend` sends them once more."""
 
 import json
 
@@ -61,5 +61,37 @@ def show(delivery_id: str, **overrides: str | None) -> None:
     with ApiClient.of(load_settings(**overrides)) as client:
         try:
             click.echo(json.dumps(client.delivery(delivery_id)))
+        except ApiError as error:
+            exit_with_error(str(error))
+
+
+@click.command("resend")
+@click.argument("ids", nargs=-1, required=True)
+@click.option("--webhook", "webhook_id", help="IDS are those of events, which it missed.")
+@click.option("--from", "start", help="With --webhook: events from this time on.")
+@click.option("--to", "end", help="With --webhook: events before this time.")
+@api_options
+def resend_command(
+    ids: tuple[str, ...],
+    webhook_id: str | None,
+    start: str | None,
+    end: str | None,
+    **overrides: str | None,
+) -> None:
+    """Send deliveries once more. IDS are those of deliveries, or of events with --webhook.
+
+    Prints resends as JSON, one per line. `rewind deliveries show` prints the attempts.
+    """
+    if webhook_id is None and (start or end):
+        raise click.UsageError("--from and --to require --webhook")
+    with ApiClient.of(load_settings(**overrides)) as client:
+        try:
+            if webhook_id is None:
+                for each in ids:
+                    click.echo(json.dumps(client.resend(each)))
+                return
+            window = {name: at for name, at in (("from", start), ("to", end)) if at}
+            for resend in client.resend_events(webhook_id, eventIds=ids, **window):
+                click.echo(json.dumps(resend))
         except ApiError as error:
             exit_with_error(str(error))

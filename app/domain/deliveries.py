@@ -39,6 +39,13 @@ class DeliveryStatus(StrEnum):
     """Not attempted to the end; the reason says why."""
 
 
+class AttemptTrigger(StrEnum):
+    """What caused an attempt."""
+
+    LIVE = "live"
+    RESEND = "resend"
+
+
 STATUS_OF_OUTCOME: Final = {
     LiveOutcome.DELIVERED: DeliveryStatus.SUCCEEDED,
     LiveOutcome.FAILED: DeliveryStatus.FAILED,
@@ -70,6 +77,7 @@ class AttemptRecord:
     reason: str | None
     response: str | None = None
     server: str = ""
+    trigger: AttemptTrigger = AttemptTrigger.LIVE
 
     @property
     def started_ms(self) -> int:

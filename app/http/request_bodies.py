@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from app.domain.deliveries import ID_CHARS_MAX
 from app.domain.endpoint_options import NO_OPTIONS
 from app.domain.model import NewReplay, Validation, Window
 from app.domain.options import (
@@ -25,6 +26,7 @@ from app.domain.options import (
     ReplayOptions,
     Source,
 )
+from app.domain.resends import RESENDS_PER_REQUEST_MAX
 from app.domain.windows import TIME_ALLOWED, TimeUnreadable, parse_time
 from app.http.endpoint_options import OPTIONS_EXAMPLE, EndpointMembers
 from app.services.webhooks import WebhookRegistration
@@ -52,6 +54,8 @@ Time = Annotated[
 
 EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 """A glob on event types: `*` matches any characters, `?` one."""
+
+EventId = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 
 Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
 RegisteredAccountId = Annotated[str, Field(pattern=r"^[!-~]{1,40}$")]
@@ -81,6 +85,33 @@ class RequestBody(BaseModel):
     """A request body; unknown fields are an error."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
+
+
+class ResendRequest(RequestBody):
+    """Deliveries of a webhook to send once more, by their ids or by those of their events."""
+
+    model_config = example(
+        {"eventIds": ["evt_31f6"], "from": "2026-11-21T06:00:00Z", "to": "2026-11-21T08:00:00Z"}
+    )
+
+    delivery_ids: list[Annotated[str, Field(min_length=1, max_length=ID_CHARS_MAX)]] | None = Field(
+        None, min_length=1, max_length=RESENDS_PER_REQUEST_MAX
+    )
+    event_ids: list[EventId] | None = Field(
+        None,
+        min_length=1,
+        max_length=RESENDS_PER_REQUEST_MAX,
+        description="The latest delivery of each event; instead of `deliveryIds`.",
+    )
+    from_ms: Time | None = Field(
+        None,
+        alias="from",
+        description="Where to search for `eventIds`: events from this time on; by default a day "
+        "before `to`.",
+    )
+    to_ms: Time | None = Field(
+        None, alias="to", description="Events before this time; by default now."
+    )
 
 
 class ReplayRequest(RequestBody):

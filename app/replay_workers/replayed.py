@@ -4,7 +4,7 @@ A replay has delivered the events that it selects between its start and its chec
 its failures. So offsets, checkpoint, options and failures in the database suffice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,26 +43,36 @@ class ReplayedRange:
 
 
 class ReplayedEvents:
-    """The events that some replays have delivered to one target."""
+    """The events that some replays have delivered to one target.
 
-    def __init__(self, ranges: Iterable[ReplayedRange] = ()) -> None:
+    `resent` are the offsets of those that a resend delivered.
+    """
+
+    def __init__(
+        self, ranges: Iterable[ReplayedRange] = (), resent: Container[int] = frozenset()
+    ) -> None:
         self._ranges = tuple(ranges)
+        self._resent = resent
 
     def __contains__(self, event: LoggedEvent) -> bool:
-        return any(event in each for each in self._ranges)
+        return event.offset in self._resent or any(event in each for each in self._ranges)
 
 
 def read_replayed(store: Store, replay: Replay | NewReplay, offsets: OffsetRange) -> ReplayedEvents:
-    """The events of `offsets` that earlier replays delivered to the target of `replay`. Blocks."""
+    """The events of `offsets` that earlier replays and resends delivered to the target. Blocks."""
     earlier = store.earlier_replays(
         replay.webhook_id, offsets, EARLIER_REPLAYS_MAX, origin=replay.origin
     )
     own_id = replay.id if isinstance(replay, Replay) else None
-    return ReplayedEvents(
+    ranges = (
         _replayed_range(store, each, offsets)
         for each in earlier
         if each.id != own_id and each.options.target_url == replay.options.target_url
     )
+    if replay.options.target_url is not None:
+        return ReplayedEvents(ranges)
+    resent = store.resent_offsets(replay.webhook_id, offsets, origin=replay.origin)
+    return ReplayedEvents(ranges, resent)
 
 
 def _replayed_range(store: Store, replay: Replay, wanted: OffsetRange) -> ReplayedRange:

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import sys
-from functools import partial
+from contextlib import closing
 from typing import Final
 
 from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.options import IN_FLIGHT_MAX
 from app.domain.processes import ProcessKind
+from app.log.deliveries import DeliveryReader
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.replay_requests import ReplayRequestListener
@@ -18,6 +19,7 @@ from app.process import allow_many_connections, collect_rarely, stop_on_signals
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.resender import Resender
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
 from app.store.process_heartbeat import ProcessHeartbeat
@@ -89,9 +91,25 @@ async def _serve(settings: Settings, store: Store) -> None:
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})
         # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
-        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, worker.wake)
-        async with _heartbeat(worker, settings, store):
-            with ReplayRequestListener(settings, wake):
+        reader = DeliveryReader(settings, history, outcomes)
+        resender = Resender(
+            store,
+            reader,
+            dependencies.attempts,
+            origin=settings.origin,
+            worker=worker.name,
+            delivery_timeout_s=settings.delivery_timeout_s,
+            poll_s=settings.poll_interval_s,
+        )
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(worker.wake)
+            loop.call_soon_threadsafe(resender.wake)
+
+        with closing(reader), ReplayRequestListener(settings, wake):
+            async with _heartbeat(worker, settings, store), asyncio.TaskGroup() as group:
+                group.create_task(resender.run(stopping))
                 await worker.run(stopping)
     _log.info("stopped", extra={"worker": worker.name})
 

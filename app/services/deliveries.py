@@ -1,25 +1,33 @@
-"""Use cases of deliveries: list those of a webhook, and get one with its attempts."""
+"""Use cases of deliveries: list those of a webhook, get one with its attempts, resend some."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from anyio import to_thread
 
 from app.domain.accounts import ApiKey
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus, parse_delivery_id
 from app.domain.lateness import AHEAD_MS_MAX
-from app.domain.model import Window
-from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliveryQuery
+from app.domain.model import WebhookStatus, Window
+from app.domain.resends import NewResend, Resend, attempt_of
+from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliveryQuery, DeliverySummary
 from app.log.errors import NotInLog
 from app.services.errors import (
     DeliveryNotFound,
+    EventNotFound,
     FieldError,
     InvalidRequest,
+    WebhookNotEnabled,
 )
 from app.services.services import Services, now_ms
 from app.store.errors import WebhookNotFound
 
 DEFAULT_SPAN_MS = 86_400_000
 """The window of a list without `from`: a day."""
+
+PAGES_MAX: Final = 10
+"""Pages that are read to find the deliveries of events."""
 
 
 async def list_deliveries(
@@ -43,33 +51,48 @@ async def list_deliveries(
         RateLimited: the account has too many concurrent look-ups.
         The errors of `DeliveryReader.page`.
     """
-    end_ms = now_ms() + AHEAD_MS_MAX if to_ms is None else to_ms
-    start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if from_ms is None else from_ms
-    if start_ms >= end_ms:
-        raise InvalidRequest(fields=[FieldError("from", start_ms, "a time before `to`")])
     query = DeliveryQuery(
         webhook_id,
-        Window(start_ms, end_ms),
+        _window(from_ms, to_ms),
         status,
         event_type,
-        event_id,
+        None if event_id is None else frozenset((event_id,)),
         cursor,
         limit,
         may_clip=from_ms is None,
     )
 
-    def late_until_ms(window: Window) -> int | None:
-        if to_ms is None:
-            return None
-        partition, origin = services.history.partition_for(webhook_id), services.settings.origin
-        return services.store.late_recorded_ms(partition, window, origin=origin)
-
     def read() -> DeliveryPage:
-        services.store.webhook(webhook_id, of_account=caller.account_filter)
-        return services.deliveries.page(replace(query, late_until_ms=late_until_ms(query.window)))
+        return services.deliveries.page(_completed(services, caller, query, to_ms))
 
     with services.delivery_slots.slot(caller):
         return await to_thread.run_sync(read)
+
+
+def _window(from_ms: int | None, to_ms: int | None) -> Window:
+    end_ms = now_ms() + AHEAD_MS_MAX if to_ms is None else to_ms
+    start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if from_ms is None else from_ms
+    if start_ms >= end_ms:
+        raise InvalidRequest(fields=[FieldError("from", start_ms, "a time before `to`")])
+    return Window(start_ms, end_ms)
+
+
+def _completed(
+    services: Services, caller: ApiKey, query: DeliveryQuery, to_ms: int | None
+) -> DeliveryQuery:
+    """The query with what the database has about it.
+
+    Raises:
+        WebhookNotFound: no such webhook, or it belongs to another account.
+    """
+    store, webhook_id = services.store, query.webhook_id
+    store.webhook(webhook_id, of_account=caller.account_filter)
+    late_until_ms = None
+    if to_ms is not None:
+        partition, origin = services.history.partition_for(webhook_id), services.settings.origin
+        late_until_ms = store.late_recorded_ms(partition, query.window, origin=origin)
+    resent = store.resent_places(webhook_id)
+    return replace(query, late_until_ms=late_until_ms, resent=resent)
 
 
 async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> DeliveryDetail:
@@ -90,10 +113,133 @@ async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> 
             services.store.webhook(webhook_id, of_account=caller.account_filter)
         except (NotInLog, WebhookNotFound):
             raise DeliveryNotFound(delivery_id) from None
-        return found
+        return _with_resends(found, services.store.resends(webhook_id, place))
 
     with services.delivery_slots.slot(caller):
         return await to_thread.run_sync(read)
+
+
+def _with_resends(found: DeliveryDetail, resends: Sequence[Resend]) -> DeliveryDetail:
+    last = max((each.number for each in found.attempts), default=0)
+    made = [attempt_of(each, last + n) for n, each in enumerate(resends, start=1)]
+    attempts = [*found.attempts, *(each for each in made if each is not None)]
+    has_succeeded = any(each.status is DeliveryStatus.SUCCEEDED for each in resends)
+    return replace(
+        found,
+        summary=found.summary.after_resend() if has_succeeded else found.summary,
+        attempts=tuple(sorted(attempts, key=lambda each: each.time_ms)),
+        pending_resends=made.count(None),
+    )
+
+
+async def resend_deliveries(
+    services: Services, caller: ApiKey, delivery_ids: Sequence[str], webhook_id: str | None = None
+) -> tuple[Resend, ...]:
+    """The resends of deliveries of one webhook, all or none; a worker sends each once more.
+
+    A delivery with a pending resend is not resent twice.
+
+    Raises:
+        DeliveryNotFound: a delivery does not exist, or is not one of this webhook or account.
+        WebhookNotEnabled: nothing may be sent to the webhook.
+        RateLimited: the account has too many concurrent look-ups.
+        TooManyResends, LogUnavailable, WebhookNotFound
+    """
+
+    def create() -> tuple[Resend, ...]:
+        if webhook_id is not None:
+            services.store.webhook(webhook_id, of_account=caller.account_filter)
+        found = [_delivery(services, each, webhook_id) for each in delivery_ids]
+        receiver_id = found[0].webhook_id
+        if webhook_id is None and any(each.webhook_id != receiver_id for each in found):
+            raise InvalidRequest(
+                fields=[FieldError("deliveryIds", len(found), "deliveries of one webhook")]
+            )
+        try:
+            return _create_resends(services, caller, receiver_id, found)
+        except WebhookNotFound:
+            raise DeliveryNotFound(delivery_ids[0]) from None
+
+    with services.delivery_slots.slot(caller):
+        resends = await to_thread.run_sync(create)
+    return _announced(services, resends)
+
+
+async def resend_events(
+    services: Services,
+    caller: ApiKey,
+    webhook_id: str,
+    event_ids: Sequence[str],
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> tuple[Resend, ...]:
+    """The resends of the latest deliveries of events to a webhook, all or none.
+
+    The deliveries are searched among those of a window, by default of the last day.
+
+    Raises:
+        EventNotFound: an event has no delivery in the window, or was not found in time.
+        The errors of `list_deliveries` and `resend_deliveries`.
+    """
+    missing = dict.fromkeys(event_ids)
+    query = DeliveryQuery(
+        webhook_id,
+        _window(from_ms, to_ms),
+        event_ids=frozenset(missing),
+        limit=len(missing),
+        may_clip=from_ms is None,
+    )
+
+    def create() -> tuple[Resend, ...]:
+        found = _find(services, _completed(services, caller, query, to_ms))
+        if unknown := [each for each in missing if each not in found]:
+            raise EventNotFound(unknown, "eventIds")
+        return _create_resends(services, caller, webhook_id, [found[each] for each in missing])
+
+    with services.delivery_slots.slot(caller):
+        resends = await to_thread.run_sync(create)
+    return _announced(services, resends)
+
+
+def _find(services: Services, query: DeliveryQuery) -> dict[str, DeliverySummary]:
+    """The latest deliveries of the query's events, by event id."""
+    found: dict[str, DeliverySummary] = {}
+    for _ in range(PAGES_MAX):
+        page = services.deliveries.page(query)
+        for each in page.items:
+            found.setdefault(each.event_id, each)
+        if len(found) == query.limit or page.next_cursor is None:
+            break
+        query = replace(query, cursor=page.next_cursor)
+    return found
+
+
+def _create_resends(
+    services: Services, caller: ApiKey, webhook_id: str, deliveries: Sequence[DeliverySummary]
+) -> tuple[Resend, ...]:
+    webhook = services.store.webhook(webhook_id, of_account=caller.account_filter)
+    if webhook.status is not WebhookStatus.ENABLED:
+        wrong = FieldError("status", webhook.status, WebhookStatus.ENABLED)
+        raise WebhookNotEnabled(f"webhook {webhook.id!r} is {webhook.status}", [wrong])
+    new = [NewResend(each.place, each.event_id) for each in deliveries]
+    return services.store.create_resends(webhook_id, new, of_account=caller.account_filter)
+
+
+def _announced(services: Services, resends: tuple[Resend, ...]) -> tuple[Resend, ...]:
+    """The resends, of which idle workers hear at once."""
+    services.replay_requests.publish(resends[0].id)
+    return resends
+
+
+def _delivery(services: Services, delivery_id: str, webhook_id: str | None) -> DeliverySummary:
+    try:
+        found, _ = services.deliveries.event(_place(delivery_id))
+    except NotInLog:
+        raise DeliveryNotFound(delivery_id) from None
+    if webhook_id is not None and found.webhook_id != webhook_id:
+        raise DeliveryNotFound(delivery_id)
+    return found
 
 
 def _place(delivery_id: str) -> DeliveryPlace:

@@ -8,6 +8,7 @@ RequestRefused
 │   ├── OperatorKeyRequired
 │   └── ReadOnlyKey
 ├── DeliveryNotFound         use the id of a delivery that the log has
+├── EventNotFound            name a window that contains the time of the event
 ├── UnknownReceivers         send events for webhooks and accounts that exist
 ├── WebhookNotEnabled        enable the webhook
 ├── ReceiverNotVerified       correct the receiver
@@ -121,8 +122,19 @@ class DeliveryNotFound(RequestRefused):
         super().__init__(f"delivery {shown!r} does not exist, or the log no longer has it")
 
 
+class EventNotFound(RequestRefused):
+    """The log of this data centre has no such events in the window."""
+
+    def __init__(self, event_ids: Sequence[str], field: str) -> None:
+        allowed = "an event with a delivery between `from` and `to`, by default in the last day"
+        super().__init__(
+            f"{len(event_ids)} of the events not found; name a window with their time",
+            [FieldError(field, each, allowed) for each in event_ids],
+        )
+
+
 class WebhookNotEnabled(RequestRefused):
-    """The webhook is not ENABLED, so no replay can be created for it."""
+    """The webhook is not ENABLED, so nothing may be sent to it."""
 
 
 class ReceiverNotVerified(RequestRefused):

@@ -1,4 +1,4 @@
-"""Deletes from the database what has expired: old replays, and previous secrets of webhooks."""
+"""Deletes what has expired from the database: replays, resends, previous secrets of webhooks."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ class Housekeeping:
 
     Every API process does so. Batches are short transactions that skip locked rows, so several
     processes share the work. After a failure the next minute continues. `kept_ms` is the time for
-    which replays are kept after their end; None keeps them for ever.
+    which replays and resends are kept; None keeps them for ever.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Housekeeping:
         await self._erase_secrets()
         if self._kept_ms is not None:
             await self._delete_replays(self._kept_ms)
+            await self._delete_resends(self._kept_ms)
 
     async def _erase_secrets(self) -> None:
         erased = 0
@@ -79,6 +80,10 @@ class Housekeeping:
         if erased:
             self._metrics.count_erased_secrets(erased)
             _log.info("expired-secrets-erased", extra={"webhooks": erased})
+
+    async def _delete_resends(self, kept_ms: int) -> None:
+        while count := await on_own_thread(lambda: self._store.delete_old_resends(kept_ms)):
+            self._metrics.count_deleted_rows("resends", count)
 
     async def _delete_replays(self, kept_ms: int) -> None:
         rows: Counter[str] = Counter()

@@ -23,7 +23,8 @@ StoreError
 │   ├── NothingToRestore         nothing: the replay awaits no records
 │   ├── TooManyRules             delete some
 │   ├── TooManyGrants            delete some
-│   └── TooManyWebhooks          delete some
+│   ├── TooManyWebhooks          delete some
+│   └── TooManyResends           wait until some are sent, or create a replay
 └── InvalidCursor            start at the first page
 """
 
@@ -201,6 +202,15 @@ class TooManyRules(Conflict):
 
     def __init__(self, owner: str, has: str) -> None:
         super().__init__(f"{owner} has {has}; more are not allowed")
+
+
+class TooManyResends(Conflict):
+    """The webhook has as many pending resends as allowed."""
+
+    def __init__(self, webhook_id: str, pending: int) -> None:
+        super().__init__(
+            f"webhook {webhook_id!r} has {pending} pending resends; a replay sends more events"
+        )
 
 
 class TooManyGrants(Conflict):

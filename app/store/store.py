@@ -41,6 +41,7 @@ from app.store import pipeline_runs as run_table
 from app.store import processes as process_table
 from app.store import recoveries as recovery_table
 from app.store import replays as replay_table
+from app.store import resends as resend_table
 from app.store import rules as rule_table
 from app.store import samples as sample_table
 from app.store import tallies as tally_table
@@ -404,6 +405,15 @@ class Store:
     sum_tallies = _reads(tally_table.sum_tallies)
     missed_hours = _reads(tally_table.list_missed_hours)
     delete_tallies = _writes(tally_table.delete_tallies)
+
+    create_resends = _writes(resend_table.create_resends)
+    is_any_resend_due = _reads(resend_table.is_any_resend_due)
+    claim_resends = _writes(resend_table.claim_resends)
+    finish_resend = _autocommits(resend_table.finish_resend)
+    resends = _reads(resend_table.list_resends)
+    resent_places = _reads(resend_table.resent_places)
+    resent_offsets = _reads(resend_table.resent_offsets)
+    delete_old_resends = _writes(resend_table.delete_old_resends)
 
     add_pipeline_run = _writes(run_table.add_pipeline_run)
     pipeline_runs = _reads(run_table.list_pipeline_runs)

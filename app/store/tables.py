@@ -48,7 +48,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0016"
+REVISION: Final = "0017"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -426,6 +426,34 @@ pipeline_runs: Final = Table(
     Column("started_ms", BigInteger, nullable=False),
     Column("finished_ms", BigInteger, nullable=False),
     Index(None, "job", "subject", "id"),
+    **TABLE_OPTIONS,
+)
+
+resends: Final = Table(
+    "resends",
+    metadata,
+    Column("id", String(ID_CHARS), primary_key=True),
+    Column("webhook_id", String(ID_CHARS), nullable=False),
+    Column("origin", String(ORIGIN_CHARS_MAX), nullable=False),
+    Column("log_partition", Integer, nullable=False),
+    Column("record_offset", BigInteger, nullable=False),
+    Column("event_id", Text, nullable=False),
+    # A `DeliveryStatus`.
+    Column("status", String(16), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # When a worker may claim it; NULL once it has a result.
+    Column("due_ms", BigInteger),
+    Column("claims", Integer, nullable=False),
+    Column("worker", String(NAME_CHARS)),
+    Column("finished_ms", BigInteger),
+    Column("duration_us", BigInteger),
+    Column("response_status", Integer),
+    Column("reason", Text),
+    Column("response", Text),
+    Index(None, "origin", "due_ms"),
+    Index(None, "webhook_id", "log_partition", "record_offset"),
+    Index(None, "webhook_id", "due_ms"),
+    Index(None, "created_ms"),
     **TABLE_OPTIONS,
 )
 

@@ -114,8 +114,11 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def delivery_of(webhook: Webhook) -> str:
     """The id of the first delivery of the other account."""
-    partition = partition_for_key(webhook.id.encode(), PARTITIONS)
-    return format_delivery_id(DeliveryPlace("here", partition, 0))
+    return format_delivery_id(place_of(webhook))
+
+
+def place_of(webhook: Webhook) -> DeliveryPlace:
+    return DeliveryPlace("here", partition_for_key(webhook.id.encode(), PARTITIONS), 0)
 
 
 def path_with(path: str, webhook: Webhook, replay: Replay) -> str:
@@ -192,6 +195,7 @@ def state_of(scene: ConsoleScene, private: Private) -> list[object]:
         store.replay(replay.id),
         store.replay(archived.id),
         len(store.replays(of_account=webhook.account_id).items),
+        store.resends(webhook.id, place_of(webhook)),
     ]
 
 
@@ -220,6 +224,10 @@ def try_every_route(api: httpx.Client, private: Private) -> None:
         "putRule": [{"eventTypes": ["*"]}],
         "matchRules": [{"type": "private.made", "data": {}}],
         "putGrant": [{"eventTypes": ["*"]}],
+        "resendDeliveries": [
+            {"deliveryIds": [delivery_of(webhook)]},
+            {"eventIds": [private_event(0)["id"]]},
+        ],
     }
     now = datetime.now(UTC)
     dates = {"from_date": f"{now - timedelta(hours=1):%Y%m%d%H%M}", "to_date": f"{now:%Y%m%d%H%M}"}

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from app.cli import main
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
-from app.domain.model import Webhook
+from app.domain.model import Webhook, Window
 from app.domain.windows import format_time
 from app.log.topics import DELIVERY_LOG
 from tests.support.http.receiver_thread import ReceiverThread
@@ -32,6 +32,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleScene]:
         ConsoleScene(folder, broker.serve(), f"sqlite:///{folder}/rewind.db") as scene,
     ):
         scene.make()
+        scene.worker.launch()
         scene.start_api()
         scene.live(live_delays_s="0,0.05,0.05")
         scene.key("alice", Scope.DEVELOPER)
@@ -188,7 +189,128 @@ def test_a_window_limits_deliveries_by_event_time(
     assert (answer.status_code, answer.json()["field"]) == (400, "from")
 
 
-def test_commands_list_and_show_deliveries(
+def test_a_failed_delivery_is_resent_with_its_event_id(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    receiver.answer(503, body=b"overloaded")
+    scene.owe(webhook, event(8))
+    (failed,) = until_settled(operator, webhook, 1)
+    path = f"/deliveries/{failed['id']}"
+
+    def resent() -> list[dict[str, Any]]:
+        attempts = operator.get(path).json()["attempts"]
+        return [each for each in attempts if each["trigger"] == "resend"]
+
+    answer = operator.post(f"{path}/resend")
+    assert (answer.status_code, answer.headers["location"]) == (202, path)
+    assert answer.json()["deliveryId"] == failed["id"]
+    until(resent, "a worker made the first resend")
+    assert operator.get(path).json() | failed == operator.get(path).json()
+    (first,) = resent()
+    assert (first["number"], first["status"], first["responseStatus"]) == (4, "failed", 503)
+    assert first["response"] == "overloaded"
+    receiver.answer(204)
+    # A replay that is active does not hold up a resend.
+    scene.replay(webhook, Window(0, now_ms()), origin="elsewhere")
+    body = {"deliveryIds": [failed["id"]]}
+    assert operator.post(f"/webhooks/{webhook.id}/resend", json=body).status_code == 202
+    until(lambda: len(resent()) == 2, "a worker made the second resend")
+    succeeded = failed | {"status": "succeeded", "reason": None}
+    assert listed(operator, webhook) == listed(operator, webhook, status="succeeded") == [succeeded]
+    assert listed(operator, webhook, status="failed") == []
+    detail = operator.get(path).json()
+    assert (detail | succeeded, detail["pendingResends"]) == (detail, 0)
+    assert (detail["attempts"][-1]["status"], detail["attempts"][-1]["number"]) == ("succeeded", 5)
+    assert {each.event_id for each in receiver.webhooks} == {"evt_8"}
+
+
+def test_replays_of_missed_events_leave_out_what_was_resent(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    receiver.answer(503)
+    scene.owe(webhook, event(20), event(21))
+    until_settled(operator, webhook, 2)
+    window = {"from": format_time(now_ms() - 3_600_000), "to": format_time(now_ms())}
+    replay = {"webhookId": webhook.id, "only": "failed", "dryRun": True, **window}
+    assert operator.post("/replays", json=replay).json()["events"] == 2
+    receiver.answer(204)
+    body = {"eventIds": ["evt_21"], "from": window["from"]}
+    answer = operator.post(f"/webhooks/{webhook.id}/resend", json=body)
+    assert answer.status_code == 202, answer.text
+    (resend,) = answer.json()["items"]
+    assert (resend["eventId"], resend["status"]) == ("evt_21", "pending")
+    until(lambda: listed(operator, webhook, status="succeeded"), "the event was resent")
+    assert operator.post("/replays", json=replay).json()["events"] == 1
+
+
+def test_a_resend_survives_the_death_of_api_and_workers(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    scene.owe(webhook, event(22))
+    (found,) = until_settled(operator, webhook, 1)
+    path = f"/deliveries/{found['id']}"
+    scene.worker.kill()
+    first = operator.post(f"{path}/resend").json()
+    assert operator.post(f"{path}/resend").json() == first
+    scene.api.kill()
+    scene.start_api()
+    assert operator.get(path).json()["pendingResends"] == 1
+    scene.worker.launch()
+    until(lambda: len(operator.get(path).json()["attempts"]) == 2, "a worker made the resend")
+    assert receiver.taken == ["evt_22", "evt_22"]
+
+
+def test_only_own_deliveries_of_an_enabled_webhook_are_resent(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    other = scene.webhook_of("mallory", receiver)
+    scene.owe(webhook, event(9))
+    scene.owe(other, event(9))
+    (found,) = until_settled(operator, webhook, 1)
+    (foreign,) = until_settled(operator, other, 1)
+    body = {"deliveryIds": [found["id"]]}
+    with client_of(scene, scene.key("mallory", Scope.DEVELOPER)) as mallory:
+        for path in (
+            f"/deliveries/{found['id']}/resend",
+            f"/webhooks/{webhook.id}/resend",
+            f"/webhooks/{other.id}/resend",
+        ):
+            assert mallory.post(path, json=body).status_code == 404, path
+    resend = f"/webhooks/{webhook.id}/resend"
+    for ids in ([foreign["id"]], [found["id"], foreign["id"]], ["dlv_x"]):
+        assert operator.post(resend, json={"deliveryIds": ids}).status_code == 404
+    unknown = operator.post(resend, json={"eventIds": ["evt_9", "evt_404"]})
+    assert (unknown.status_code, unknown.json()["value"]) == (404, "evt_404")
+    long_ago = {"eventIds": ["evt_9"], "to": format_time(now_ms() - 3_600_000)}
+    assert operator.post(resend, json=long_ago).status_code == 404
+    scene.store.disable_webhook(webhook.id, "its owner is on holiday")
+    refused = operator.post(f"/deliveries/{found['id']}/resend")
+    assert (refused.status_code, refused.json()["title"]) == (409, "Webhook not enabled")
+    assert operator.get(f"/deliveries/{found['id']}").json()["pendingResends"] == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("deliveryIds", {"deliveryIds": []}),
+        ("deliveryIds", {"deliveryIds": ["x"] * 101}),
+        ("deliveryIds[0]", {"deliveryIds": ["x" * 201]}),
+        ("deliveryIds[0]", {"deliveryIds": [1]}),
+        ("eventIds", {"eventIds": ["evt_1"] * 101}),
+        ("eventIds[0]", {"eventIds": ["a b"]}),
+        ("eventIds", {}),
+        ("eventIds", {"eventIds": ["evt_1"], "deliveryIds": ["dlv_1"]}),
+        ("from", {"eventIds": ["evt_1"], "from": "yesterday"}),
+    ],
+)
+def test_invalid_resends_are_refused(
+    operator: httpx.Client, webhook: Webhook, field: str, body: dict[str, Any]
+) -> None:
+    answer = operator.post(f"/webhooks/{webhook.id}/resend", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+def test_commands_list_show_and_resend_deliveries(
     scene: ConsoleScene, operator: httpx.Client, webhook: Webhook
 ) -> None:
     scene.owe(webhook, event(10), event(11))
@@ -206,8 +328,12 @@ def test_commands_list_and_show_deliveries(
     (one,) = lines("deliveries", "list", webhook.id, "--event-id", "evt_11", "--limit", "1")
     (shown,) = lines("deliveries", "show", one["id"])
     assert (shown["eventId"], len(shown["attempts"])) == ("evt_11", 1)
-    unknown = CliRunner().invoke(main, ["deliveries", "show", "dlv_x", *options])
-    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    (by_delivery,) = lines("resend", one["id"])
+    (by_event,) = lines("resend", "--webhook", webhook.id, "evt_11", "--from", one["time"])
+    assert by_delivery["deliveryId"] == by_event["deliveryId"] == one["id"]
+    for unknown in (["deliveries", "show", "dlv_x"], ["resend", "dlv_x"]):
+        result = CliRunner().invoke(main, [*unknown, *options])
+        assert (result.exit_code, result.stdout) == (1, "")
 
 
 def test_an_account_reads_only_its_own_deliveries(

@@ -6,7 +6,8 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment
-from app.domain.deliveries import AttemptRecord, DeliveryStatus
+from app.domain.deliveries import AttemptRecord, AttemptTrigger, DeliveryStatus, format_delivery_id
+from app.domain.resends import Resend
 from app.http.request_bodies import example
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliverySummary
 
@@ -100,7 +101,7 @@ class AttemptDocument(Document):
     response_status: int | None = Field(description="null without a response.")
     error: str | None
     response: str | None = Field(description="The first KB of a response that is not 2xx.")
-    trigger: Literal["live"]
+    trigger: AttemptTrigger
     server: str | None = Field(description="The process that sent it; for operators.")
 
     @classmethod
@@ -114,7 +115,7 @@ class AttemptDocument(Document):
             response_status=attempt.status,
             error=attempt.reason,
             response=attempt.response,
-            trigger="live",
+            trigger=attempt.trigger,
             server=attempt.server if is_operator else None,
         )
 
@@ -150,6 +151,7 @@ class DeliveryDetailDocument(DeliveryDocument):
                 }
             ],
             "nextAttemptTime": None,
+            "pendingResends": 0,
         }
     )
 
@@ -157,8 +159,11 @@ class DeliveryDetailDocument(DeliveryDocument):
     payload_base64: str | None = Field(description="The body if it is not UTF-8.")
     payload_bytes: int
     headers: list[RecordHeaderDocument] = Field(description="As the event was published.")
-    attempts: list[AttemptDocument] = Field(description="Live attempts, in order of time.")
+    attempts: list[AttemptDocument] = Field(
+        description="Live attempts and those of resends, in order of time."
+    )
     next_attempt_time: Moment | None = Field(description="When a retry is due.")
+    pending_resends: int = Field(description="Resends that are not sent yet.")
 
     @classmethod
     def of_detail(cls, found: DeliveryDetail, *, is_operator: bool) -> Self:
@@ -175,6 +180,7 @@ class DeliveryDetailDocument(DeliveryDocument):
             ],
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
             next_attempt_time=found.next_attempt_ms,
+            pending_resends=found.pending_resends,
         )
 
 
@@ -184,3 +190,43 @@ def payload_members(body: bytes) -> tuple[str | None, str | None]:
         return body.decode(), None
     except UnicodeDecodeError:
         return None, b64encode(body).decode()
+
+
+class ResendDocument(Document):
+    """A delivery that is sent once more. `GET /deliveries/{id}` shows the attempt."""
+
+    model_config = example(
+        {
+            "id": "rsd_5f1d07a4c3b2e6f18a90d7c4",
+            "deliveryId": "dlv_AwsbZWFzdI7z0xI",
+            "eventId": "evt_31f6",
+            "webhookId": "wh_2yPqkM5dTn4v",
+            "status": "pending",
+            "created": "2026-11-21T09:00:00.000Z",
+        }
+    )
+
+    id: str
+    delivery_id: str
+    event_id: str
+    webhook_id: str
+    status: DeliveryStatus
+    created: Moment
+
+    @classmethod
+    def of(cls, resend: Resend) -> Self:
+        """The document of a resend."""
+        return cls(
+            id=resend.id,
+            delivery_id=format_delivery_id(resend.place),
+            event_id=resend.event_id,
+            webhook_id=resend.webhook_id,
+            status=resend.status,
+            created=resend.created_ms,
+        )
+
+
+class ResendsDocument(Document):
+    """The resends of a request, in its order."""
+
+    items: list[ResendDocument]

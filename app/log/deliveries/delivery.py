@@ -1,7 +1,7 @@
 """A delivery in a list, and with everything that the log has of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.domain.deliveries import (
@@ -47,16 +47,24 @@ class DeliverySummary:
         """Its id, which names its place in the log."""
         return format_delivery_id(self.place)
 
+    def after_resend(self) -> "DeliverySummary":
+        """The delivery after a resend that succeeded."""
+        return replace(self, status=DeliveryStatus.SUCCEEDED, reason=None)
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryDetail:
-    """A delivery with the event's body and headers, as published, and its known attempts."""
+    """A delivery with the event's body and headers, as published, and its known attempts.
+
+    `pending_resends` are those that no worker has sent yet.
+    """
 
     summary: DeliverySummary
     body: bytes
     headers: Sequence[tuple[str, bytes | None]]
     attempts: tuple[AttemptRecord, ...]
     next_attempt_ms: int | None
+    pending_resends: int = 0
 
     def header_texts(self, *, with_internal: bool) -> list[tuple[str, str | None]]:
         """The headers as text; those of `INTERNAL_HEADERS` only if requested."""

@@ -148,6 +148,8 @@ class PageReading:
             if outcome is None:
                 continue
             delivery = of_outcome(record, outcome, self._origin)
+            if delivery.place in self._query.resent:
+                delivery = delivery.after_resend()
             place = (outcome.partition, outcome.offset)
             # The last outcome of a repeated one counts.
             is_new = place not in self._taken
@@ -163,8 +165,8 @@ class PageReading:
         if time_ms is None or not window.from_ms <= time_ms < window.to_ms:
             return False
         headers = headers_of(record)
-        event_id = self._query.event_id
-        if event_id is not None and header_text(headers.get("event-id")) != event_id:
+        event_ids = self._query.event_ids
+        if event_ids is not None and header_text(headers.get("event-id")) not in event_ids:
             return False
         if header_text(headers.get("origin")) not in ("", self._origin):
             # Another data centre delivers it, and lists it.

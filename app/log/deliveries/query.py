@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from app.domain.deliveries import DeliveryStatus
+from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import Window
 from app.log.errors import BrowseRefused
 
@@ -20,18 +20,20 @@ class DeliveryQuery:
 
     `event_type` may have wildcards, as in rules. If `may_clip`, the window begins at the first
     record that the log still has; otherwise an older window is an error. `late_until_ms` is when
-    the last late event of the window arrived, if any: its outcome was written after that.
+    the last late event of the window arrived, if any: its outcome was written after that. The
+    deliveries `resent` have succeeded, whatever their outcomes.
     """
 
     webhook_id: str
     window: Window
     status: DeliveryStatus | None = None
     event_type: str | None = None
-    event_id: str | None = None
+    event_ids: frozenset[str] | None = None
     cursor: str | None = None
     limit: int = 50
     may_clip: bool = False
     late_until_ms: int | None = None
+    resent: frozenset[DeliveryPlace] = frozenset()
 
 
 class DeliveryCursor(NamedTuple):

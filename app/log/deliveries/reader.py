@@ -108,6 +108,16 @@ class DeliveryReader:
         with self._slot():
             return self._delivery(place, Deadline(TIME_S_MAX))
 
+    def event(self, place: DeliveryPlace) -> tuple[DeliverySummary, bytes]:
+        """Return a delivery without its status, and the body of its event.
+
+        Raises:
+            NotInLog, LogUnavailable: see `delivery`.
+        """
+        with self._pools[DELIVERY_LOG].reader() as reader:
+            record = self._record(reader, place, Deadline(TIME_S_MAX))
+        return of_record(record, place.origin, None), record.value or b""
+
     def _slot(self) -> ExitStack:
         if not self._slots.acquire(blocking=False):
             raise InspectionsBusy("limit of concurrent look-ups of deliveries reached; retry later")

@@ -45,6 +45,7 @@ BODIES: dict[str, Any] = {
     "updateWebhook": {"description": "new"},
     "putRule": {"eventTypes": ["*"]},
     "matchRules": {"type": "a.b", "data": {}},
+    "resendDeliveries": {"deliveryIds": ["dlv_unknown"]},
 }
 """What a request must bring to be refused for its id and nothing else."""
 

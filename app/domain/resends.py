@@ -1,0 +1,82 @@
+"""Resends: deliveries that are sent once more on request."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from app.domain.deliveries import AttemptRecord, AttemptTrigger, DeliveryPlace, DeliveryStatus
+
+RESENDS_PER_REQUEST_MAX: Final = 100
+
+PENDING_MAX: Final = 1_000
+"""Pending resends of one webhook; replays are for more events."""
+
+CLAIMS_MAX: Final = 5
+"""A resend that so many workers did not finish is given up: it may be what kills them."""
+
+PER_WEBHOOK_MAX: Final = 2
+"""Resends of one webhook that a worker sends at the same time."""
+
+
+class NewResend(NamedTuple):
+    """A delivery to send once more."""
+
+    place: DeliveryPlace
+    event_id: str
+
+
+class ResendResult(NamedTuple):
+    """How a resend ended: `status` is succeeded, failed, or skipped if nothing was sent."""
+
+    status: DeliveryStatus
+    duration_ms: float | None = None
+    response_status: int | None = None
+    reason: str | None = None
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A resend: one attempt, which a worker makes. `result` is None while it is pending."""
+
+    id: str
+    webhook_id: str
+    place: DeliveryPlace
+    event_id: str
+    created_ms: int
+    result: ResendResult | None = None
+    finished_ms: int | None = None
+    worker: str | None = None
+
+    @property
+    def status(self) -> DeliveryStatus:
+        """Pending, or that of its result."""
+        return DeliveryStatus.PENDING if self.result is None else self.result.status
+
+
+class ResendClaim(NamedTuple):
+    """A resend that a worker sends. `claims` is the number of its claims, this one included."""
+
+    resend_id: str
+    claims: int
+    webhook_id: str
+    place: DeliveryPlace
+
+
+def attempt_of(resend: Resend, number: int) -> AttemptRecord | None:
+    """The attempt that a resend made, as the `number`th of its delivery; None while it is pending.
+
+    A resend that sent nothing is an attempt, too, which failed with its reason.
+    """
+    result = resend.result
+    if result is None or resend.finished_ms is None:
+        return None
+    return AttemptRecord(
+        number=number,
+        time_ms=resend.finished_ms,
+        duration_ms=result.duration_ms,
+        status=result.response_status,
+        reason=result.reason,
+        response=result.response,
+        server=resend.worker or "",
+        trigger=AttemptTrigger.RESEND,
+    )

@@ -1,0 +1,217 @@
+"""The table of resends: a queue that workers claim from, and the results of the attempts.
+
+A claim postpones a resend by its lease, so that another worker claims it if no result is recorded.
+A result names its claim, so a worker that was suspended changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Select, and_, delete, insert, select, update
+
+from app.domain.deliveries import DeliveryPlace, DeliveryStatus
+from app.domain.model import OffsetRange
+from app.domain.resends import (
+    PENDING_MAX,
+    PER_WEBHOOK_MAX,
+    NewResend,
+    Resend,
+    ResendClaim,
+    ResendResult,
+)
+from app.store.errors import TooManyResends, WebhookNotFound
+from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
+from app.store.tables import resends
+from app.store.webhooks import lock_webhook
+
+_row: Final = resends.c
+
+_CANDIDATES_MAX: Final = 100
+_SHOWN_MAX: Final = 20
+"""Resends of one delivery that are read, the latest."""
+
+PLACES_MAX: Final = 10_000
+
+_HAS_SUCCEEDED: Final = _row.status == str(DeliveryStatus.SUCCEEDED)
+
+
+def create_resends(
+    connection: Connection,
+    webhook_id: str,
+    new: Sequence[NewResend],
+    *,
+    of_account: str | None = None,
+) -> tuple[Resend, ...]:
+    """Create a resend of each delivery; one that is pending already is returned instead.
+
+    They are returned in the order of `new`. Locks the webhook's row until the commit.
+
+    Raises:
+        WebhookNotFound: see `webhooks`.
+        TooManyResends: the webhook would have more than `PENDING_MAX` that are pending.
+    """
+    if lock_webhook(connection, webhook_id, of_account) is None:
+        raise WebhookNotFound(webhook_id)
+    is_pending = and_(_row.webhook_id == webhook_id, _row.due_ms.is_not(None))
+    rows = connection.execute(select(resends).where(is_pending))
+    pending = {_place(row): _to_resend(row) for row in rows}
+    missing = {each.place: each for each in new if each.place not in pending}
+    if len(pending) + len(missing) > PENDING_MAX:
+        raise TooManyResends(webhook_id, len(pending))
+    created_ms = int(connection.execute(select(now_ms())).scalar_one())
+    for place, each in missing.items():
+        pending[place] = Resend(new_id("rsd_"), webhook_id, place, each.event_id, created_ms)
+        connection.execute(
+            insert(resends).values(
+                id=pending[place].id,
+                webhook_id=webhook_id,
+                origin=place.origin,
+                log_partition=place.partition,
+                record_offset=place.offset,
+                event_id=each.event_id[:TEXT_CHARS_MAX],
+                status=str(DeliveryStatus.PENDING),
+                created_ms=created_ms,
+                due_ms=created_ms,
+                claims=0,
+            )
+        )
+    return tuple(pending[place] for place in dict.fromkeys(each.place for each in new))
+
+
+def is_any_resend_due(connection: Connection, origin: str) -> bool:
+    """Whether a resend of a data centre may be claimed."""
+    query = select(_row.id).where(_row.origin == origin, _row.due_ms <= now_ms()).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def claim_resends(
+    connection: Connection,
+    worker: str,
+    lease_s: float,
+    origin: str,
+    limit: int,
+    busy: Mapping[str, int],
+) -> list[ResendClaim]:
+    """Claim up to `limit` due resends of a data centre, the oldest first.
+
+    `busy` has the number of those in flight by webhook: a webhook gets no more than
+    `PER_WEBHOOK_MAX`. Locks the rows that it changes.
+    """
+    full = [webhook_id for webhook_id, count in busy.items() if count >= PER_WEBHOOK_MAX]
+    is_due = and_(_row.origin == origin, _row.due_ms <= now_ms())
+    query = select(resends).where(is_due).order_by(_row.due_ms, _row.id).limit(_CANDIDATES_MAX)
+    if full:
+        query = query.where(_row.webhook_id.not_in(full))
+    counts = dict(busy)
+    claims: list[ResendClaim] = []
+    for row in connection.execute(query).all():
+        if len(claims) >= limit or counts.get(row.webhook_id, 0) >= PER_WEBHOOK_MAX:
+            continue
+        # Without a lock so far: another worker may have claimed it since.
+        taken = update(resends).where(
+            _row.id == row.id, _row.claims == row.claims, _row.due_ms.is_not(None)
+        )
+        values = {"due_ms": ms_from_now(lease_s), "claims": row.claims + 1, "worker": worker}
+        if connection.execute(taken.values(values)).rowcount:
+            counts[row.webhook_id] = counts.get(row.webhook_id, 0) + 1
+            claims.append(ResendClaim(row.id, row.claims + 1, row.webhook_id, _place(row)))
+    return claims
+
+
+def finish_resend(connection: Connection, claim: ResendClaim, result: ResendResult) -> bool:
+    """Record the result of a claim; False if the resend was claimed again."""
+    values = {
+        "due_ms": None,
+        "status": str(result.status),
+        "finished_ms": now_ms(),
+        "duration_us": None if result.duration_ms is None else round(1_000 * result.duration_ms),
+        "response_status": result.response_status,
+        "reason": None if result.reason is None else result.reason[:TEXT_CHARS_MAX],
+        "response": None if result.response is None else result.response[:TEXT_CHARS_MAX],
+    }
+    is_claimed = and_(
+        _row.id == claim.resend_id, _row.claims == claim.claims, _row.due_ms.is_not(None)
+    )
+    return connection.execute(update(resends).where(is_claimed).values(values)).rowcount > 0
+
+
+def list_resends(
+    connection: Connection, webhook_id: str, place: DeliveryPlace
+) -> tuple[Resend, ...]:
+    """The last resends of a delivery, the oldest first."""
+    query = (
+        select(resends)
+        .where(
+            _row.webhook_id == webhook_id,
+            _row.origin == place.origin,
+            _row.log_partition == place.partition,
+            _row.record_offset == place.offset,
+        )
+        .order_by(_row.created_ms.desc(), _row.id.desc())
+        .limit(_SHOWN_MAX)
+    )
+    return tuple(_to_resend(row) for row in reversed(connection.execute(query).all()))
+
+
+def resent_places(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
+    """The deliveries of a webhook with a successful resend; the latest `PLACES_MAX`."""
+    query: Select[Any] = (
+        select(_row.origin, _row.log_partition, _row.record_offset)
+        .where(_row.webhook_id == webhook_id, _HAS_SUCCEEDED)
+        .order_by(_row.created_ms.desc())
+        .limit(PLACES_MAX)
+    )
+    return frozenset(_place(row) for row in connection.execute(query))
+
+
+def resent_offsets(
+    connection: Connection, webhook_id: str, offsets: OffsetRange, *, origin: str
+) -> frozenset[int]:
+    """The offsets of a range that a successful resend delivered to a webhook."""
+    query = select(_row.record_offset).where(
+        _row.webhook_id == webhook_id,
+        _row.origin == origin,
+        _row.log_partition == offsets.partition,
+        _row.record_offset >= offsets.start,
+        _row.record_offset < offsets.end,
+        _HAS_SUCCEEDED,
+    )
+    return frozenset(connection.execute(query).scalars())
+
+
+def delete_old_resends(connection: Connection, kept_ms: int) -> int:
+    """Delete resends that ended more than `kept_ms` ago, some at a time; returns how many."""
+    is_old = and_(_row.created_ms < now_ms() - kept_ms, _row.due_ms.is_(None))
+    found = select(_row.id).where(is_old).limit(IDS_PER_QUERY)
+    ids = sorted(connection.execute(found).scalars())
+    if not ids:
+        return 0
+    return connection.execute(delete(resends).where(_row.id.in_(ids))).rowcount
+
+
+def _place(row: Row[Any]) -> DeliveryPlace:
+    return DeliveryPlace(row.origin, row.log_partition, row.record_offset)
+
+
+def _to_resend(row: Row[Any]) -> Resend:
+    is_pending = row.status == DeliveryStatus.PENDING
+    return Resend(
+        id=row.id,
+        webhook_id=row.webhook_id,
+        place=_place(row),
+        event_id=row.event_id,
+        created_ms=row.created_ms,
+        result=None if is_pending else _result(row),
+        finished_ms=row.finished_ms,
+        worker=row.worker,
+    )
+
+
+def _result(row: Row[Any]) -> ResendResult:
+    return ResendResult(
+        DeliveryStatus(row.status),
+        None if row.duration_us is None else row.duration_us / 1_000,
+        row.response_status,
+        row.reason,
+        row.response,
+    )
