@@ -150,6 +150,7 @@ class BrokerConfig:
     connection_idle_s: float = 600.0
     retention_check_s: float = 300.0
     file_delete_delay_s: float = 60.0
+    log_retry_s: float = 60.0
     producer_id_expiration_s: float = 86_400.0
     flush_threads: int = 4
     cleaner_backoff_s: float = 15.0
@@ -247,6 +248,7 @@ _BROKER_RANGES: Final = (
     ("connection_idle_s", 1, 86_400 * 365),
     ("retention_check_s", 0.01, 86_400),
     ("file_delete_delay_s", 0, 86_400),
+    ("log_retry_s", 0.01, 86_400),
     ("producer_id_expiration_s", 1, 86_400 * 365),
     ("flush_threads", 1, 64),
     ("cleaner_backoff_s", 0.01, 86_400),

@@ -47,6 +47,7 @@ _NUMBERS = {
     "connection_idle_s": "Seconds after which an idle connection is closed.",
     "retention_check_s": "Seconds between two retention checks.",
     "file_delete_delay_s": "Seconds until the files of deleted segments are removed.",
+    "log_retry_s": "Seconds between two attempts to open logs that could not be opened.",
     "producer_id_expiration_s": "Seconds until the state of an idle idempotent producer expires.",
     "flush_threads": "Number of logs that may be flushed at the same time.",
     "cleaner_backoff_s": "Seconds between two searches for logs to compact.",

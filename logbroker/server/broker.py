@@ -1,6 +1,7 @@
 """The broker: connects the listening socket, the handlers, the logs and the registry."""
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from logbroker.config import BrokerConfig
@@ -100,6 +101,7 @@ class Broker:
         self._coordinator.start()
         self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._expire_requests)
         self._loop.call_every(STALL_CHECK_S, self._listener.close_stalled)
+        self._schedule_reopening()
         # After an unexpected error nothing is closed, so that the next start recovers every log.
         self._loop.run(self._end_turn)
         self._close()
@@ -291,6 +293,16 @@ class Broker:
             for connection in self._listener:
                 connection.produce_decoder.forget_partitions(self._closed_partitions)
             self._closed_partitions.clear()
+
+    def _schedule_reopening(self) -> None:
+        self._loop.call_at(self._loop.now_s + self._config.log_retry_s, self._reopen_failed)
+
+    def _reopen_failed(self) -> None:
+        """Try to open the logs that could not be opened, each between two views."""
+        for key in self._partitions.failed:
+            prepare = partial(self._leadership.prepare_reopening, *key, self._loop.now_ms)
+            self._membership.run_between_views(prepare)
+        self._membership.call_after_views(self._schedule_reopening)
 
     def _handle_flush(self, partition: Partition) -> None:
         self._dispatcher.touched.update(self._produce.complete_flushed(partition))

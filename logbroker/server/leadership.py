@@ -22,7 +22,7 @@ from logbroker.errors import (
 from logbroker.registry.cluster import ClusterView
 from logbroker.registry.topic import Topic
 from logbroker.server.housekeeping import FileDeletion
-from logbroker.server.membership import KnownTopics
+from logbroker.server.membership import KnownTopics, Step
 from logbroker.server.partition import Partition, Partitions
 from logbroker.storage.log_directory import CreatedLogs, LogDirectory, NewLog
 from logbroker.storage.partition_log import PartitionLog
@@ -60,7 +60,7 @@ def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
 class _DiskChanges:
     """The folders that a view requires to be renamed and created, and the result of that."""
 
-    deleted: Sequence[tuple[Topic, Sequence[PartitionLog]]]
+    deleted: Sequence[tuple[Topic, Sequence[int]]]
     missing: Sequence[NewLog]
     renamed: list[tuple[Topic, list[Path]]] = field(default_factory=list)
     created: CreatedLogs = field(default_factory=dict)
@@ -112,7 +112,7 @@ class PartitionLeadership:
         """Close deleted topics; returns the work to do before `apply_view`, on any thread."""
         before = self._partitions.view
         self._changes = PartitionChanges()
-        deleted: list[tuple[Topic, Sequence[PartitionLog]]] = []
+        deleted: list[tuple[Topic, Sequence[int]]] = []
         if view.topics is not before.topics or view.unreadable != before.unreadable:
             deleted = self._close_topics(view)
         leaders_may_differ = view.brokers != before.brokers
@@ -139,9 +139,9 @@ class PartitionLeadership:
         for topic, folders in disk.renamed:
             changes.deleted += len(folders)
             self._files.schedule(folders, log_config(self._config, topic).file_delete_delay_ms)
-        for key, created in disk.created.items():
+        for created in disk.created.values():
             if isinstance(created, PartitionLog):
-                self._logs.logs[key] = created
+                self._logs.add(created)
         for topic, config in self._changed:
             self._apply_topic(view, topic, config)
         self._changed, self._disk = (), _DiskChanges((), ())
@@ -154,7 +154,25 @@ class PartitionLeadership:
                 changes.deleted,
             )
 
-    def _close_topics(self, view: ClusterView) -> list[tuple[Topic, Sequence[PartitionLog]]]:
+    def prepare_reopening(self, name: str, number: int, now_ms: int) -> Step:
+        """Return how to open, or create, the log of a led partition that failed before."""
+        topic = self._partitions.view.topics.get(name)
+        if topic is None or (name, number) not in self._partitions.failed:
+            return None, lambda: None
+        config = log_config(self._config, topic)
+        wanted = NewLog(name, number, topic.topic_id, config)
+        opened: list[PartitionLog | StorageFailed] = []
+
+        def finish() -> None:
+            for each in opened:
+                if isinstance(each, PartitionLog):
+                    self._logs.add(each)
+                    self._lead(topic, number, config)
+                    log.info("opened partition=%s-%d after a failure", name, number)
+
+        return lambda: opened.append(self._logs.open_again(wanted, now_ms)), finish
+
+    def _close_topics(self, view: ClusterView) -> list[tuple[Topic, Sequence[int]]]:
         """Resign the topics with unreadable metadata; return the deleted ones with their logs."""
         topics = self._known.update(view)
         if topics:
@@ -163,7 +181,7 @@ class PartitionLeadership:
             gone = {topic.name for topic in topics}
             remaining = {name: each for name, each in before.topics.items() if name not in gone}
             self._partitions.view = replace(before, topics=remaining)
-        deleted: list[tuple[Topic, Sequence[PartitionLog]]] = [
+        deleted: list[tuple[Topic, Sequence[int]]] = [
             (topic, self._delete(topic)) for topic in topics
         ]
         for topic in self._known.unreadable.values():
@@ -172,9 +190,9 @@ class PartitionLeadership:
         return deleted
 
     def _change_disk(self, disk: _DiskChanges) -> None:
-        for topic, logs in disk.deleted:
+        for topic, numbers in disk.deleted:
             try:
-                disk.renamed.append((topic, self._logs.rename_removed(topic.name, logs)))
+                disk.renamed.append((topic, self._logs.rename_removed(topic.name, numbers)))
             except StorageFailed as failure:
                 log.error("folders are kept until restart topic=%s reason=%s", topic.name, failure)
         if disk.missing:
@@ -187,7 +205,8 @@ class PartitionLeadership:
         for number in range(topic.partitions):
             partition = self._partitions.find(topic.name, number)
             key = topic.name, number
-            created = self._logs.unopened.get(key) or self._disk.created.get(key)
+            unopened = self._logs.unopened.get(key)
+            created = unopened.failure if unopened else self._disk.created.get(key)
             if not self._is_leader(view, topic, number):
                 self._resign(topic, number)
             elif isinstance(created, StorageFailed):
@@ -216,8 +235,8 @@ class PartitionLeadership:
             reason = f"this broker no longer leads {partition}"
             self._on_closed(partition, NotLeaderOrFollower(reason))
 
-    def _delete(self, topic: Topic) -> list[PartitionLog]:
-        """Close a topic's partitions; returns their logs, which are removed."""
+    def _delete(self, topic: Topic) -> list[int]:
+        """Close a topic's partitions; returns those whose logs are removed."""
         self._partitions.remove_traffic(topic.name)
         for number in range(topic.partitions):
             partition = self._partitions.remove(topic.name, number)

@@ -19,6 +19,9 @@ ViewListener = Callable[[ClusterView], None]
 DiskWork = Callable[[], None]
 """Work on the disk that a view requires, for any thread."""
 
+Step = tuple[DiskWork | None, Callable[[], None]]
+"""Work that may be needed first, and what is then called on the loop's thread."""
+
 
 class Membership:
     """Delivers every cluster view on the loop's thread, in order and without gaps.
@@ -44,7 +47,7 @@ class Membership:
         self._prepare = prepare
         self._pool = pool
         self._listeners: list[ViewListener] = []
-        self._queue: deque[ClusterView | Callable[[], None]] = deque()
+        self._queue: deque[Callable[[], Step]] = deque()
         self._is_preparing = False
         self._is_registered = False
 
@@ -60,18 +63,21 @@ class Membership:
         """
         self._registry.join(endpoint, self._queue_view)
         while self._queue:
-            view = self._queue.popleft()
-            assert isinstance(view, ClusterView), "calls are queued by the loop, later"
-            if (work := self._prepare(view)) is not None:
+            work, finish = self._queue.popleft()()
+            if work is not None:
                 work()
-            self._deliver(view)
+            finish()
 
     def call_after_views(self, call: Callable[[], None]) -> None:
         """Run `call` once the views that are queued now are delivered; immediately if none is."""
-        if self._queue or self._is_preparing:
-            self._queue.append(call)
-        else:
-            call()
+        self.run_between_views(lambda: (None, call))
+
+    def run_between_views(self, prepare: Callable[[], Step]) -> None:
+        """Run a step once the queued views are delivered; later views wait for its end."""
+        is_first = not self._queue
+        self._queue.append(prepare)
+        if is_first:
+            self._run_queued()
 
     def leave(self) -> None:
         """Deregister, so that clients switch to the other brokers at once."""
@@ -81,26 +87,24 @@ class Membership:
 
     def _queue_view(self, view: ClusterView) -> None:
         """Queue a new view; called on a thread of the registry."""
-        self._queue.append(view)
-        self._loop.call_soon(self._deliver_queued)
+        self._queue.append(lambda: (self._prepare(view), partial(self._deliver, view)))
+        self._loop.call_soon(self._run_queued)
 
-    def _deliver_queued(self) -> None:
+    def _run_queued(self) -> None:
         while self._queue and not self._is_preparing:
-            head = self._queue.popleft()
-            if not isinstance(head, ClusterView):
-                head()
-            elif (work := self._prepare(head)) is None:
-                self._deliver(head)
+            work, finish = self._queue.popleft()()
+            if work is None:
+                finish()
             else:
                 self._is_preparing = True
-                self._pool.submit(work, partial(self._finish_preparation, head))
+                self._pool.submit(work, partial(self._finish_preparation, finish))
 
-    def _finish_preparation(self, view: ClusterView, result: Exception | None) -> None:
+    def _finish_preparation(self, finish: Callable[[], None], result: Exception | None) -> None:
         if result is not None:
             raise result
         self._is_preparing = False
-        self._deliver(view)
-        self._deliver_queued()
+        finish()
+        self._run_queued()
 
     def _deliver(self, view: ClusterView) -> None:
         self._log_registration(view)

@@ -84,6 +84,11 @@ class Partitions:
         """The number of led partitions whose log cannot be opened; safe on any thread."""
         return len(self._failed)
 
+    @property
+    def failed(self) -> list[tuple[str, int]]:
+        """The led partitions whose log cannot be opened."""
+        return list(self._failed)
+
     def all(self) -> list[Partition]:
         """Return all open partitions; safe on any thread."""
         return list(self._by_name.values())

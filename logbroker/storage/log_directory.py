@@ -68,6 +68,13 @@ CreatedLogs = dict[TopicPartition, PartitionLog | StorageFailed]
 """Each log that was to be created, or why it was not."""
 
 
+class UnopenedLog(NamedTuple):
+    """A log that could not be opened: why, and its checkpointed offsets."""
+
+    failure: StorageFailed
+    known: KnownOffsets
+
+
 class Recovery(NamedTuple):
     """Duration and result of opening all logs."""
 
@@ -92,10 +99,8 @@ class LogDirectory:
     def __init__(self, path: Path, lock_descriptor: int) -> None:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.unopened: dict[TopicPartition, StorageFailed] = {}
-        """The logs that could not be opened, and why; their files are kept."""
-        self._unopened_points: dict[TopicPartition, int] = {}
-        self._unopened_starts: dict[TopicPartition, int] = {}
+        self.unopened: dict[TopicPartition, UnopenedLog] = {}
+        """The logs that could not be opened; their files are kept."""
         self.recovery = Recovery()
         self._lock_descriptor = lock_descriptor
         self._recovery_points = OffsetCheckpoint(path / "recovery-point-offset-checkpoint")
@@ -178,10 +183,8 @@ class LogDirectory:
                         loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
                         self.logs[key] = PartitionLog(folder, *key, config, loaded)
                 except OSError as cause:
-                    self.unopened[key] = StorageFailed(f"{folder.name} cannot be opened: {cause}")
-                    _log.error("%s", self.unopened[key])
-        self._unopened_points = _only(recovery_points, self.unopened)
-        self._unopened_starts = _only(log_starts, self.unopened)
+                    self.unopened[key] = UnopenedLog(_not_opened(folder, cause), known)
+                    _log.error("%s", self.unopened[key].failure)
         self.cleaned_until = {
             key: offset
             for key, offset in self._cleaned.read().items()
@@ -201,7 +204,7 @@ class LogDirectory:
             StorageFailed: a disk operation failed, or the folder exists.
         """
         log = self._create(NewLog(topic, partition, topic_id, config))
-        self.logs[topic, partition] = log
+        self.add(log)
         return log
 
     def create_all(self, wanted: Sequence[NewLog]) -> CreatedLogs:
@@ -217,6 +220,29 @@ class LogDirectory:
             outcomes = zip(wanted, threads.map(create, wanted), strict=True)
             return {(new.topic, new.partition): outcome for new, outcome in outcomes}
 
+    def open_again(self, wanted: NewLog, now_ms: int) -> PartitionLog | StorageFailed:
+        """Open a log of `unopened`, or create one, without adding it; safe on any thread."""
+        key = wanted.topic, wanted.partition
+        unopened = self.unopened.get(key)
+        folder = self.path / f"{wanted.topic}-{wanted.partition}"
+        try:
+            if unopened is None:
+                return self._create(wanted)
+            if read_topic_id(folder) != wanted.topic_id:
+                return StorageFailed(f"{folder.name} belongs to another topic")
+            loaded = self._load_folder(folder, unopened.known, now_ms, is_clean=False)
+        except StorageFailed as failure:
+            return failure
+        except (OSError, ConfigurationError) as cause:
+            return _not_opened(folder, cause)
+        return PartitionLog(folder, *key, wanted.config, loaded)
+
+    def add(self, log: PartitionLog) -> None:
+        """Add a log that was created or opened again."""
+        key = log.topic, log.partition
+        self.logs[key] = log
+        self.unopened.pop(key, None)
+
     def delete(self, topic: str, partitions: Iterable[int]) -> list[Path]:
         """Delete a topic's logs and return the renamed folders, which the caller removes.
 
@@ -225,21 +251,30 @@ class LogDirectory:
         """
         return self.rename_removed(topic, self.remove(topic, partitions))
 
-    def remove(self, topic: str, partitions: Iterable[int]) -> list[PartitionLog]:
-        """Remove a topic's logs, so that a new topic with the same name cannot use them."""
-        removed = [key for number in partitions if (key := (topic, number)) in self.logs]
-        return [self._remove_log(key) for key in removed]
+    def remove(self, topic: str, partitions: Iterable[int]) -> list[int]:
+        """Remove a topic's logs, so that a new topic with the same name cannot use them.
 
-    def rename_removed(self, topic: str, logs: Sequence[PartitionLog]) -> list[Path]:
+        Returns the partitions that have a folder.
+        """
+        keys = ((topic, number) for number in partitions)
+        removed = [key for key in keys if key in self.logs or key in self.unopened]
+        for key in removed:
+            self._remove_log(key)
+        return [number for _, number in removed]
+
+    def rename_removed(self, topic: str, partitions: Sequence[int]) -> list[Path]:
         """Rename the folders of a topic's removed logs, for their deletion; safe on any thread.
 
         Raises:
             StorageFailed: a rename failed; the folders are kept.
         """
-        if not logs:
+        if not partitions:
             return []
         try:
-            renamed = [_renamed_to_delete(log.folder, (topic, log.partition)) for log in logs]
+            renamed = [
+                _renamed_to_delete(self.path / f"{topic}-{number}", (topic, number))
+                for number in partitions
+            ]
             sync_directory(self.path)
         except OSError as cause:
             raise StorageFailed(f"topic {topic} cannot be deleted: {cause}") from cause
@@ -254,8 +289,13 @@ class LogDirectory:
         with self._checkpointing:
             forgotten = list(self._deleted)
             logs = list(self.logs.copy().items())
-            flushed = self._unopened_points | {key: log.high_watermark for key, log in logs}
-            starts = self._unopened_starts | {
+            unopened = self.unopened.copy().items()
+            flushed = {key: each.known.recovery_point for key, each in unopened}
+            flushed |= {key: log.high_watermark for key, log in logs}
+            starts = {
+                key: start for key, each in unopened if (start := each.known.log_start_offset) > 0
+            }
+            starts |= {
                 key: log.log_start_offset
                 for key, log in logs
                 if log.log_start_offset > log.segments[0].base_offset
@@ -355,18 +395,17 @@ class LogDirectory:
         sync_directory(self.path)
         return True
 
-    def _remove_log(self, key: TopicPartition) -> PartitionLog:
-        log = self.logs.pop(key)
+    def _remove_log(self, key: TopicPartition) -> None:
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.discard()
+        self.unopened.pop(key, None)
         self.cleaned_until.pop(key, None)
-        log.discard()
         self._deleted.add(key)
-        return log
 
 
-def _only(
-    offsets: dict[TopicPartition, int], keys: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    return {key: offset for key, offset in offsets.items() if key in keys}
+def _not_opened(folder: Path, cause: Exception) -> StorageFailed:
+    return StorageFailed(f"{folder.name} cannot be opened: {cause}")
 
 
 def _renamed_to_delete(folder: Path, key: TopicPartition) -> Path:

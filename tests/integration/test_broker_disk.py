@@ -1,5 +1,6 @@
 """A full disk, simulated by a file size limit that fails every write."""
 
+import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.kafka.raw_connection import (
     produce_request,
 )
 from tests.support.processes.ports import free_port
+from tests.support.processes.waiting import until
 
 FILE_BYTES_MAX = 256 * 1024
 STORAGE_ERROR = 56
@@ -30,7 +32,7 @@ FULL = (
     # The file that the output goes to is not limited.
     "copy = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=2);"
     "os.dup2(copy.stdin.fileno(), 2);"
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16));"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY));"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 """Runs a command that can extend no file above 16 bytes."""
@@ -180,21 +182,25 @@ def test_a_broker_starts_on_a_full_disk_and_serves_reads(
         assert again.produced()[1:] == (STORAGE_ERROR, -1)
 
 
-def test_a_log_whose_recovery_needs_space_is_kept_and_not_served(
+def test_a_log_whose_recovery_needs_space_is_served_once_there_is_some(
     broker: BrokerProcess, connection: RawConnection
 ) -> None:
     count = fill_up(connection)
     broker.kill()
     with (
         BrokerProcess(
-            broker.data_dir, name="full", wrapper=(sys.executable, "-c", FULL)
+            broker.data_dir,
+            *("--log-retry-s", "0.1"),
+            name="full",
+            wrapper=(sys.executable, "-c", FULL),
         ).serve() as full,
         RawConnection(full.bootstrap_servers) as again,
     ):
         again.produce("full", batch_of(VALUE), acks=ACKS_ALL)
         assert again.produced()[1:] == (STORAGE_ERROR, -1)
-    with (
-        BrokerProcess(broker.data_dir, name="roomy").serve() as roomy,
-        RawConnection(roomy.bootstrap_servers) as again,
-    ):
+        # Now there is space.
+        resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        until(lambda: "opened partition=full-0" in full.output, "the log is opened")
         assert read_all(again, "full") == [VALUE] * count
+        again.produce("full", batch_of(VALUE), acks=ACKS_ALL)
+        assert again.produced()[1:] == (0, count)

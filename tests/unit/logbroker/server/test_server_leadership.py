@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from logbroker.config import BrokerConfig
+from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import (
     NotLeaderOrFollower,
     RequestRefused,
@@ -22,8 +22,8 @@ from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.loop import SocketLoop
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.worker_pool import WorkerPool
-from logbroker.storage.identity import read_topic_id
-from logbroker.storage.log_directory import LogDirectory
+from logbroker.storage.identity import read_topic_id, write_topic_id
+from logbroker.storage.log_directory import LogDirectory, Owner
 
 HERE, THERE = 1, 2
 BROKERS = {number: BrokerEndpoint(number, "127.0.0.1", 9000 + number) for number in (HERE, THERE)}
@@ -34,12 +34,14 @@ FIRST, SECOND = UUID(int=1), UUID(int=2)
 class Stage:
     """Partition leadership over a real data directory, with its callbacks recorded."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *topics: Topic) -> None:
+        """Open the logs of these topics."""
         self.path = path
         self.loop = SocketLoop()
         self.disk = WorkerPool(self.loop, "disk", 1)
         self.logs = LogDirectory.claim(path)
-        self.logs.load(lambda _: None, 0)
+        owners = {each.topic_id: Owner(each.name, LogConfig()) for each in topics}
+        self.logs.load(owners.get, 0)
         self.partitions = Partitions(NOBODY)
         self.led: list[Partition] = []
         self.closed: list[tuple[Partition, RequestRefused]] = []
@@ -64,6 +66,18 @@ class Stage:
             work()
         self.leadership.apply_view(view)
 
+    def reopen(self) -> None:
+        for key in self.partitions.failed:
+            work, finish = self.leadership.prepare_reopening(*key, 0)
+            if work is not None:
+                work()
+            finish()
+
+    def close(self) -> None:
+        self.disk.close()
+        self.logs.close()
+        self.loop.close()
+
     @property
     def served(self) -> list[str]:
         return sorted(str(partition) for partition in self.partitions)
@@ -77,9 +91,23 @@ class Stage:
 def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
-    stage.disk.close()
-    stage.logs.close()
-    stage.loop.close()
+    stage.close()
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Iterator[Stage]:
+    """A stage that could not open the log of a topic, which has one record."""
+    first = Stage(tmp_path)
+    first.apply(topic(HERE, HERE))
+    append(first.partitions.get("events", 0), b"kept")
+    first.close()
+    (tmp_path / "events-0" / "leader-epoch-checkpoint").rename(tmp_path / "epochs")
+    (tmp_path / "events-0" / "leader-epoch-checkpoint").mkdir()
+    broken = Stage(tmp_path, topic(HERE, HERE))
+    broken.apply(topic(HERE, HERE))
+    assert broken.served == ["events-1"]
+    yield broken
+    broken.close()
 
 
 def topic(*leaders: int, name: str = "events", topic_id: UUID = FIRST, **settings: str) -> Topic:
@@ -239,3 +267,47 @@ def test_a_folder_that_cannot_be_created_is_a_storage_error_until_the_topic_is_d
     stage.apply(replace(refused, topic_id=SECOND))
     assert stage.served == ["events-0", "events-1"]
     assert stage.partitions.failure_of(refused) is None
+
+
+def test_a_log_is_opened_again_once_the_disk_works(broken: Stage, tmp_path: Path) -> None:
+    broken.reopen()
+    assert broken.served == ["events-1"]
+    (tmp_path / "events-0" / "leader-epoch-checkpoint").rmdir()
+    (tmp_path / "epochs").rename(tmp_path / "events-0" / "leader-epoch-checkpoint")
+    broken.reopen()
+    assert broken.served == ["events-0", "events-1"]
+    assert append(broken.partitions.get("events", 0), b"next") == 1
+    assert broken.logs.unopened == {}
+
+
+def test_a_topic_with_a_log_that_cannot_be_opened_can_be_created_again(broken: Stage) -> None:
+    broken.apply()
+    assert broken.folders == []
+    broken.apply(topic(HERE, HERE, topic_id=SECOND))
+    assert broken.served == broken.folders == ["events-0", "events-1"]
+    assert append(broken.partitions.get("events", 0), b"first") == 0
+    broken.reopen()
+    assert broken.partitions.failed == []
+
+
+def test_a_folder_that_could_not_be_created_is_created_later(stage: Stage) -> None:
+    (stage.path / "events-0").write_text("in the way")
+    stage.apply(topic(HERE))
+    stage.reopen()
+    assert stage.served == []
+    (stage.path / "events-0").unlink()
+    stage.reopen()
+    assert stage.served == ["events-0"]
+
+
+def test_a_log_that_fails_is_not_opened_for_another_topic(broken: Stage, tmp_path: Path) -> None:
+    (tmp_path / "events-0" / "leader-epoch-checkpoint").rmdir()
+    write_topic_id(tmp_path / "events-0", SECOND)
+    broken.reopen()
+    assert broken.served == ["events-1"]
+
+
+def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_opened(broken: Stage) -> None:
+    (key,) = broken.partitions.failed
+    broken.apply()
+    assert broken.leadership.prepare_reopening(*key, 0)[0] is None
