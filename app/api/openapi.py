@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.admission import OPEN_PATHS
 from app.api.event_bodies import EVENT_EXAMPLE, IncomingEvent
+from app.api.notice_events import describe_notices
 from app.http.problems import MEDIA_TYPE, RATE_LIMITED, UNAUTHORIZED, Kind
 
 TITLE: Final = "Rewind"
@@ -33,6 +34,7 @@ TAGS: Final = [
     {"name": "deliveries", "description": "Events of a webhook, their status and attempts."},
     {"name": "accounts", "description": "Grants: which events an account may receive."},
     {"name": "replays", "description": "Jobs that send the events of a window again."},
+    {"name": "notices", "description": "Signed messages about webhooks and replays, for owners."},
     {"name": "events", "description": "Publishing of events."},
     {"name": "log", "description": "Topics, messages and consumer groups, for operators."},
     {"name": "operations", "description": "Health, metrics, processes and jobs, for operators."},
@@ -162,4 +164,5 @@ def describe(application: FastAPI) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}")
         schemas |= schema.pop("$defs", {})
         schemas[name] = schema
+    document["webhooks"] = describe_notices(schemas, _SCHEMAS + "{model}")
     return document

@@ -84,4 +84,4 @@ def reencrypt(**overrides: str | None) -> None:
             changed = store.reencrypt_secrets()
     except StoreError as error:
         exit_with_error(str(error))
-    click.echo(f"encrypted the secrets of {changed} webhooks", err=True)
+    click.echo(f"encrypted the secrets of {changed} webhooks and notice endpoints", err=True)

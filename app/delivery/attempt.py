@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from app.domain.delivery import AttemptOutcome, Unreachable
-from app.domain.model import Webhook
+from app.domain.receivers import Receiver
 from app.log.event import LoggedEvent
 from app.webhooks.endpoint_request import endpoint_request, note_outcome
 from app.webhooks.metrics import DeliveryMetrics
@@ -47,7 +47,7 @@ class AttemptSender:
     async def send(
         self,
         message: WebhookMessage,
-        webhook: Webhook,
+        webhook: Receiver,
         *,
         url: str | None = None,
         replay_id: str | None = None,

@@ -35,24 +35,29 @@ def notice_body(replay: Replay) -> bytes:
 
 
 def _standard(replay: Replay) -> dict[str, Any]:
-    counts = replay.counts
     return {
         "type": f"replay.{replay.state.lower()}",
         "timestamp": format_time(replay.finished_ms or 0),
-        "data": {
-            "replayId": replay.id,
-            "webhookId": replay.webhook_id,
-            "from": format_time(replay.window.from_ms),
-            "to": format_time(replay.window.to_ms),
-            "state": str(replay.state),
-            "result": str(result_of(replay)),
-            "counts": {
-                "delivered": counts.delivered,
-                "duplicates": counts.duplicates,
-                "failed": counts.failed,
-            },
-            "error": replay.error,
+        "data": replay_data(replay),
+    }
+
+
+def replay_data(replay: Replay) -> dict[str, Any]:
+    """What a notification says of a replay that has ended."""
+    counts = replay.counts
+    return {
+        "replayId": replay.id,
+        "webhookId": replay.webhook_id,
+        "from": format_time(replay.window.from_ms),
+        "to": format_time(replay.window.to_ms),
+        "state": str(replay.state),
+        "result": str(result_of(replay)),
+        "counts": {
+            "delivered": counts.delivered,
+            "duplicates": counts.duplicates,
+            "failed": counts.failed,
         },
+        "error": replay.error,
     }
 
 

@@ -46,6 +46,9 @@ TOO_MANY_RULES: Final = Kind("too-many-rules", 409, "Too many rules")
 TOO_MANY_GRANTS: Final = Kind("too-many-grants", 409, "Too many grants for the account")
 TOO_MANY_WEBHOOKS: Final = Kind("too-many-webhooks", 409, "Too many webhooks for the account")
 TOO_MANY_RESENDS: Final = Kind("too-many-resends", 409, "Too many pending resends")
+TOO_MANY_NOTICE_ENDPOINTS: Final = Kind(
+    "too-many-notice-endpoints", 409, "Too many notice endpoints for the account"
+)
 BODY_TOO_LARGE: Final = Kind("body-too-large", 413, "Request body too large")
 URL_TOO_LONG: Final = Kind("url-too-long", 414, "URL too long")
 MEDIA_TYPE_REFUSED: Final = Kind("media-type-refused", 415, "Unsupported media type")

@@ -74,6 +74,12 @@ class WorkerMetrics:
             ["result"],
             registry=self.registry,
         )
+        self._account_notices = Counter(
+            "rewind_worker_account_notices",
+            "Attempts to send a notice to an endpoint of its account, by result.",
+            ["result"],
+            registry=self.registry,
+        )
         self._outcomes_lost = Counter(
             "rewind_worker_outcomes_lost_records",
             "Records for `replay_outcomes` that the log did not acknowledge in time.",
@@ -112,3 +118,7 @@ class WorkerMetrics:
     def count_notice(self, is_sent: bool) -> None:
         """Count an attempt to notify a webhook."""
         self._notices.labels("sent" if is_sent else "failed").inc()
+
+    def count_account_notice(self, is_sent: bool) -> None:
+        """Count an attempt to send a notice of an account."""
+        self._account_notices.labels("sent" if is_sent else "failed").inc()

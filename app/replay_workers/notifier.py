@@ -1,32 +1,40 @@
-"""Notifies webhooks of the end of their replays, without delaying the replays."""
+"""Sends notices that are due, without delaying the replays."""
 
 import asyncio
-import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
-from app.delivery.attempt import WebhookMessage
-from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
-from app.domain.model import ReplayNotice
-from app.domain.notices import notice_body, notice_id, pause_s
-from app.replay_workers.dependencies import WorkerDependencies
-from app.replay_workers.endpoint import ReplayEndpoint
+from app.config import Settings
 from app.store import StoreUnavailable
 
 CONCURRENT_MAX: Final = 8
 
 _STORE_RETRY_S: Final = 2.0
 
-_log: Final = logging.getLogger(__name__)
+Send = Callable[[], Awaitable[None]]
+"""Sends a claimed notice once, and records the outcome."""
+
+
+class Outbox(Protocol):
+    """Notices that are due, of one kind."""
+
+    async def claim(self, lease_s: float) -> Send | None:
+        """Claim a notice for `lease_s`; None if none is due.
+
+        Raises:
+            StoreUnavailable: the database does not answer.
+        """
+        ...
 
 
 class Notifier:
-    """Claims notices that are due and sends each once per claim."""
+    """Claims notices of an outbox that are due and sends each once per claim."""
 
-    def __init__(self, dependencies: WorkerDependencies) -> None:
-        settings = dependencies.settings
-        self._dependencies = dependencies
+    def __init__(self, outbox: Outbox, settings: Settings, poll_interval_s: float) -> None:
+        self._outbox = outbox
         self._lease_s = settings.lease_s + settings.delivery_timeout_s
+        self._poll_interval_s = poll_interval_s
         self._sending: set[asyncio.Task[None]] = set()
         self._is_finishing = False
         self._wake = asyncio.Event()
@@ -40,15 +48,14 @@ class Notifier:
         async with asyncio.TaskGroup() as group:
             while not self._is_finishing:
                 self._wake.clear()
-                notice = await self._claim() if len(self._sending) < CONCURRENT_MAX else None
-                if notice is None:
+                send = await self._claim() if len(self._sending) < CONCURRENT_MAX else None
+                if send is None:
                     with suppress(TimeoutError):
-                        pause_s = self._dependencies.settings.poll_interval_s
-                        await asyncio.wait_for(self._wake.wait(), pause_s)
+                        await asyncio.wait_for(self._wake.wait(), self._poll_interval_s)
                     continue
-                task = group.create_task(self._send(notice))
+                task = group.create_task(_send(send))
                 self._sending.add(task)
-                task.add_done_callback(self._sending.discard)
+                task.add_done_callback(self._remove)
 
     async def finish(self, timeout_s: float) -> None:
         """Claim no more notices, and wait up to `timeout_s` for those in flight."""
@@ -56,35 +63,20 @@ class Notifier:
         if self._sending:
             await asyncio.wait(self._sending, timeout=timeout_s)
 
-    async def _claim(self) -> ReplayNotice | None:
+    def _remove(self, task: "asyncio.Task[None]") -> None:
+        self._sending.discard(task)
+        self.wake()  # a slot is free
+
+    async def _claim(self) -> Send | None:
         try:
-            return await asyncio.to_thread(self._dependencies.store.claim_notice, self._lease_s)
+            return await self._outbox.claim(self._lease_s)
         except StoreUnavailable:
             # The worker, which claims replays, logs it.
             await asyncio.sleep(_STORE_RETRY_S)
             return None
 
-    async def _send(self, notice: ReplayNotice) -> None:
-        dependencies, replay = self._dependencies, notice.replay
-        attempt = await dependencies.attempts.send(
-            WebhookMessage(notice_id(replay), notice_body(replay)),
-            notice.webhook,
-            url=ReplayEndpoint(replay, notice.webhook, dependencies.guard).url,
-            replay_id=replay.id,
-        )
-        dependencies.metrics.count_notice(isinstance(attempt.outcome, Delivered))
-        # If the store does not respond, the notice is claimed and sent again.
-        with suppress(StoreUnavailable):
-            await asyncio.to_thread(self._record_outcome, notice, attempt.outcome)
 
-    def _record_outcome(self, notice: ReplayNotice, outcome: AttemptOutcome) -> None:
-        store, replay_id, attempt = self._dependencies.store, notice.replay.id, notice.attempt
-        if isinstance(outcome, Delivered):
-            store.finish_notice_attempt(replay_id, attempt)
-            _log.info("notice-sent", extra={"replay": replay_id, "attempt": attempt})
-            return
-        wait_s = pause_s(attempt)
-        store.finish_notice_attempt(replay_id, attempt, wait_s)
-        reason = outcome.reason if isinstance(outcome, Rejected | Unreachable) else ""
-        event = "notice-given-up" if wait_s is None else "notice-failed"
-        _log.warning(event, extra={"replay": replay_id, "attempt": attempt, "reason": reason})
+async def _send(send: Send) -> None:
+    # If the store does not respond, the notice is claimed and sent again.
+    with suppress(StoreUnavailable):
+        await send()

@@ -10,17 +10,22 @@ from typing import Final
 
 from app.domain.model import Claim
 from app.domain.turns import RunningReplay, Slots
+from app.replay_workers.account_notices import AccountOutbox
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.job import ReplayJob
 from app.replay_workers.lease_keeper import boot_clock_s
 from app.replay_workers.notifier import Notifier
+from app.replay_workers.replay_notices import ReplayOutbox
 from app.store import StoreUnavailable
 from app.store.process_heartbeat import process_name
 
 _log: Final = logging.getLogger(__name__)
 
 _UNAVAILABLE_S_MAX: Final = 5.0
+
+ACCOUNT_POLL_FACTOR: Final = 5
+"""Notices to owners may be some seconds late, so that an idle worker does little."""
 
 _LAST_WRITES_S: Final = 3.0
 """How long the last checkpoint and the release may take after the last requests."""
@@ -47,7 +52,11 @@ class ReplayWorker:
         self._slots = Slots(settings.jobs_per_worker, settings.waiting_replays_per_worker)
         self.waiting = 0
         """How many of the replays wait most of their time."""
-        self._notifier = Notifier(dependencies)
+        poll_s = settings.poll_interval_s
+        self._notifier = Notifier(ReplayOutbox(dependencies), settings, poll_s)
+        self._account_notifier = Notifier(
+            AccountOutbox(dependencies), settings, ACCOUNT_POLL_FACTOR * poll_s
+        )
         dependencies.metrics.watch_lag(self._lag)
         dependencies.metrics.watch_waiting(lambda: self.waiting)
 
@@ -63,15 +72,19 @@ class ReplayWorker:
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set; return when every replay is finished or released."""
         async with asyncio.TaskGroup() as group:
-            notices = group.create_task(self._notifier.run())
+            notifiers = (self._notifier, self._account_notifier)
+            notices = [group.create_task(notifier.run()) for notifier in notifiers]
             waking = group.create_task(self._wake_when_set(stopping))
             await self._claim_until(stopping)
             waking.cancel()
             # Concurrently with the last requests of the replays.
-            last_notices = group.create_task(self._notifier.finish(LAST_REQUESTS_S))
+            last_notices = [
+                group.create_task(notifier.finish(LAST_REQUESTS_S)) for notifier in notifiers
+            ]
             await self._stop_jobs()
-            await last_notices
-            notices.cancel()
+            await asyncio.gather(*last_notices)
+            for each in notices:
+                each.cancel()
 
     async def _claim_until(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():

@@ -1,4 +1,4 @@
-"""Deletes what has expired from the database: replays, resends, previous secrets of webhooks."""
+"""Deletes what has expired from the database: replays, resends, notices, previous secrets."""
 
 import asyncio
 import logging
@@ -69,6 +69,7 @@ class Housekeeping:
         # A missing table would raise an error that is no StoreError.
         await on_own_thread(self._store.check)
         await self._erase_secrets()
+        await self._delete_notices()
         if self._kept_ms is not None:
             await self._delete_replays(self._kept_ms)
             await self._delete_resends(self._kept_ms)
@@ -84,6 +85,13 @@ class Housekeeping:
     async def _delete_resends(self, kept_ms: int) -> None:
         while count := await on_own_thread(lambda: self._store.delete_old_resends(kept_ms)):
             self._metrics.count_deleted_rows("resends", count)
+
+    async def _delete_notices(self) -> None:
+        deleted = 0
+        while count := await on_own_thread(self._store.delete_stale_account_notices):
+            deleted += count
+        if deleted:
+            _log.warning("stale-notices-deleted", extra={"notices": deleted})
 
     async def _delete_replays(self, kept_ms: int) -> None:
         rows: Counter[str] = Counter()

@@ -10,6 +10,7 @@ from anyio import to_thread
 
 from app.domain.accounts import ApiKey
 from app.domain.model import Webhook
+from app.domain.receivers import Receiver
 from app.services.errors import RateLimited, ReceiverNotVerified
 from app.services.limits import AccountSlots, QuotaCounter
 from app.store import Store
@@ -54,7 +55,7 @@ class Verifier:
         return self._slots.slot(caller)
 
     async def verify(
-        self, webhook: Webhook, url: str | None = None
+        self, webhook: Receiver, url: str | None = None
     ) -> Verified | VerificationFailed:
         """Verify the receiver at `url`, by default the webhook's; stores nothing."""
         async with self._concurrent:

@@ -55,7 +55,7 @@ async def register_webhook(
     new = NewWebhook(
         registration.url,
         registration.description,
-        _checked_secret(registration.secret),
+        checked_secret(registration.secret),
         account_id,
         registration.validation,
         registration.auto_recovery,
@@ -147,7 +147,7 @@ def rotate_secret(
     """
     return services.store.rotate_secret(
         webhook_id,
-        _checked_secret(secret),
+        checked_secret(secret),
         grace_period_s * 1_000,
         of_account=caller.account_filter,
     )
@@ -176,7 +176,12 @@ async def _read_webhook(services: Services, caller: ApiKey, webhook_id: str) -> 
     )
 
 
-def _checked_secret(secret: str | None) -> str:
+def checked_secret(secret: str | None) -> str:
+    """The secret, or a new one if it is None.
+
+    Raises:
+        InvalidRequest: the secret is not allowed.
+    """
     if secret is None:
         return new_secret()
     try:

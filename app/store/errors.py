@@ -12,6 +12,7 @@ StoreError
 │   ├── RuleNotFound
 │   ├── GrantNotFound
 │   ├── ReplayNotFound
+│   ├── NoticeEndpointNotFound
 │   └── KeyNotFound
 ├── Conflict                 the request is valid, but conflicts with the stored state
 │   ├── AccountExists            use another name
@@ -23,6 +24,7 @@ StoreError
 │   ├── NothingToRestore         nothing: the replay awaits no records
 │   ├── TooManyRules             delete some
 │   ├── TooManyGrants            delete some
+│   ├── TooManyNoticeEndpoints   delete some
 │   ├── TooManyWebhooks          delete some
 │   └── TooManyResends           wait until some are sent, or create a replay
 └── InvalidCursor            start at the first page
@@ -113,6 +115,14 @@ class ReplayNotFound(NotFound):
     def __init__(self, replay_id: str) -> None:
         super().__init__(f"replay {replay_id!r} does not exist")
         self.replay_id = replay_id
+
+
+class NoticeEndpointNotFound(NotFound):
+    """No notice endpoint has this id."""
+
+    def __init__(self, endpoint_id: str) -> None:
+        super().__init__(f"notice endpoint {endpoint_id!r} does not exist")
+        self.endpoint_id = endpoint_id
 
 
 class KeyNotFound(NotFound):
@@ -218,6 +228,16 @@ class TooManyGrants(Conflict):
 
     def __init__(self, account_id: str, has: str) -> None:
         super().__init__(f"account {account_id!r} has {has}; more are not allowed")
+        self.account_id = account_id
+
+
+class TooManyNoticeEndpoints(Conflict):
+    """The account has the maximum of notice endpoints."""
+
+    def __init__(self, account_id: str, at_most: int) -> None:
+        super().__init__(
+            f"account {account_id!r} has {at_most} notice endpoints; more are not allowed"
+        )
         self.account_id = account_id
 
 

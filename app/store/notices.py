@@ -1,5 +1,7 @@
 """Notifications of ended replays that are due to their webhooks: an outbox in the replays' rows.
 
+The first claim also stores the notice for the endpoints of the account, see `account_notices`.
+
 The statement that ends a replay makes its notice due. A claim increments the attempt number and
 postpones the notice, so it is claimed again if no result is recorded. A result names its attempt,
 so a process that was suspended during an attempt changes nothing.
@@ -10,7 +12,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, select, update
 
-from app.domain.model import ReplayNotice, WebhookStatus
+from app.domain.account_notices import replay_notice_data, replay_notice_type
+from app.domain.model import Replay, ReplayNotice, WebhookStatus
+from app.store.account_notices import record_account_notice
 from app.store.errors import WebhookNotFound
 from app.store.replays import to_replay
 from app.store.sql import ms_from_now, now_ms
@@ -36,6 +40,8 @@ def claim_due_notice(connection: Connection, lease_s: float) -> ReplayNotice | N
         row = connection.execute(_select_due().with_for_update(skip_locked=True)).first()
         if row is None:
             return None
+        if row.notice_attempts == 0:
+            _notify_account(connection, to_replay(row))
         notice = _to_notice(connection, row)
         if notice is not None:
             values = {"notice_due_ms": ms_from_now(lease_s), "notice_attempts": notice.attempt}
@@ -54,6 +60,11 @@ def _select_due() -> Select[Any]:
         .order_by(replays.c.notice_due_ms)
         .limit(1)
     )
+
+
+def _notify_account(connection: Connection, replay: Replay) -> None:
+    notice_type, data = replay_notice_type(replay), replay_notice_data(replay)
+    record_account_notice(connection, notice_type, replay.account_id, replay.webhook_id, data)
 
 
 def _to_notice(connection: Connection, row: Row[Any]) -> ReplayNotice | None:

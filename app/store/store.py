@@ -7,6 +7,7 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 from sqlalchemy import Connection
 
 from app.config import Settings
+from app.domain.account_notices import AccountNotice
 from app.domain.model import (
     Claim,
     Counts,
@@ -17,8 +18,8 @@ from app.domain.model import (
     UnreadableCounts,
 )
 from app.domain.states import ReplayEvent
-from app.store import accounts as account_table
 from app.store import (
+    account_notices,
     archive,
     claim_queue,
     console_sessions,
@@ -33,10 +34,12 @@ from app.store import (
     secret_rotation,
     statistics,
 )
+from app.store import accounts as account_table
 from app.store import failures as failure_table
 from app.store import grants as grant_table
 from app.store import handovers as handover_table
 from app.store import live_backlogs as backlog_table
+from app.store import notice_endpoints as endpoint_table
 from app.store import pipeline_runs as run_table
 from app.store import processes as process_table
 from app.store import recoveries as recovery_table
@@ -158,18 +161,19 @@ class Store:
             self._has_checked_keys = True
 
     def reencrypt_secrets(self, *, only_text: bool = False) -> int:
-        """Encrypt all secrets with the first key; returns how many webhooks were changed.
+        """Encrypt all secrets with the first key; returns how many rows were changed.
 
         With `only_text`, only those that are stored as text; see `secret_rotation`.
         """
-        total, after = 0, ""
-        while True:
-            count, last = self.database.write(
-                secret_rotation.reencrypt_secrets, after, only_text=only_text
-            )
-            if last is None:
-                return total
-            total, after = total + count, last
+        total = 0
+        for table in secret_rotation.SECRET_COLUMNS:
+            after: str | None = ""
+            while after is not None:
+                count, after = self.database.write(
+                    secret_rotation.reencrypt_secrets, table, after, only_text=only_text
+                )
+                total += count
+        return total
 
     count_secrets_by_key = _reads(secret_rotation.count_secrets_by_key)
 
@@ -382,6 +386,26 @@ class Store:
         return self.database.write(notices.claim_due_notice, lease_s)
 
     finish_notice_attempt = _autocommits(notices.finish_notice_attempt)
+
+    create_notice_endpoint = _writes(endpoint_table.create_notice_endpoint)
+    notice_endpoint = _reads(endpoint_table.get_notice_endpoint)
+    notice_endpoints = _reads(endpoint_table.list_notice_endpoints)
+    enable_notice_endpoint = _writes(endpoint_table.enable_notice_endpoint)
+    refuse_notice_endpoint = _writes(endpoint_table.refuse_notice_endpoint)
+    delete_notice_endpoint = _writes(endpoint_table.delete_notice_endpoint)
+
+    def claim_account_notice(self, lease_s: float, busy: Collection[str]) -> AccountNotice | None:
+        """Claim a notice of an account that is due, but not to an endpoint in `busy`, or None.
+
+        Unless its result is recorded within `lease_s`, it is due again, as the next attempt.
+        """
+        if not self.database.read(account_notices.is_any_account_notice_due, busy):
+            return None
+        return self.database.write(account_notices.claim_due_account_notice, lease_s, busy)
+
+    finish_account_notice = _writes(account_notices.finish_account_notice)
+    disable_notice_endpoint = _writes(account_notices.disable_notice_endpoint)
+    delete_stale_account_notices = _writes(account_notices.delete_stale_account_notices)
 
     record_late_arrivals = _writes(late_arrivals.record_late_arrivals)
     late_end_offset = _reads(late_arrivals.late_end_offset)

@@ -13,8 +13,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
 
+from app.domain.account_notices import NoticeType
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
+from app.domain.windows import format_time
+from app.store.account_notices import record_account_notice
 from app.store.endpoint_options import decode_options, encode_options
 from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.pages import PAGE_LIMIT, Page, newest_first
@@ -191,7 +194,7 @@ def disable_webhook(
     at_url: str | None = None,
     of_account: str | None = None,
 ) -> Webhook:
-    """Disable the webhook because of `reason`.
+    """Disable the webhook because of `reason`, and notify its account.
 
     No change if the receiver that caused it was at `at_url`, and the webhook has another URL now.
     """
@@ -199,8 +202,22 @@ def disable_webhook(
     webhook = get_webhook(connection, webhook_id, of_account=of_account)
     if at_url not in (None, webhook.url):
         return webhook
+    if webhook.status is not WebhookStatus.DISABLED:
+        _record_notice(connection, NoticeType.WEBHOOK_DISABLED, webhook, reason=reason)
     values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason[:TEXT_CHARS_MAX]}
     return _update(connection, webhook_id, values, revision)
+
+
+def _record_notice(
+    connection: Connection, notice_type: NoticeType, webhook: Webhook, **data: object
+) -> None:
+    since_ms = webhook.failing_since_ms
+    members = {
+        "accountId": webhook.account_id,
+        "webhookId": webhook.id,
+        "failingSince": None if since_ms is None else format_time(since_ms),
+    }
+    record_account_notice(connection, notice_type, webhook.account_id, webhook.id, members | data)
 
 
 def rotate_secret(

@@ -15,7 +15,7 @@ from app.domain.endpoint_options import (
     ClientCredentials,
     EndpointOptions,
 )
-from app.domain.model import Webhook
+from app.domain.receivers import Receiver
 from app.webhooks.token_cache import TokenCache
 
 _UNAUTHORIZED: Final = 401
@@ -33,7 +33,7 @@ NO_ADDITIONS: Final = EndpointRequest(_NONE, None)
 
 
 async def endpoint_request(
-    tokens: TokenCache, webhook: Webhook, url: str | None = None
+    tokens: TokenCache, webhook: Receiver, url: str | None = None
 ) -> EndpointRequest:
     """What the webhook's options add to a request to `url`, by default the webhook's.
 

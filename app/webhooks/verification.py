@@ -7,7 +7,8 @@ from secrets import token_urlsafe
 from typing import Final
 
 from app.domain.delivery import AttemptOutcome, Delivered, NotSent
-from app.domain.model import Validation, Webhook
+from app.domain.model import Validation
+from app.domain.receivers import Receiver
 from app.webhooks.challenge import (
     NONCE_PARAMETER,
     PING_ID_PREFIX,
@@ -40,7 +41,7 @@ class VerificationFailed:
 
 
 async def verify_receiver(
-    sender: WebhookSender, webhook: Webhook, url: str | None = None
+    sender: WebhookSender, webhook: Receiver, url: str | None = None
 ) -> Verified | VerificationFailed:
     """Verify the receiver of `webhook`, or the one at `url`, by the webhook's validation.
 
@@ -61,7 +62,7 @@ async def verify_receiver(
 
 
 async def _ping(
-    sender: WebhookSender, webhook: Webhook, url: str, added: EndpointRequest
+    sender: WebhookSender, webhook: Receiver, url: str, added: EndpointRequest
 ) -> str | None:
     now_ms = time.time_ns() // 1_000_000
     body = ping_body(webhook.id, now_ms)
@@ -73,7 +74,7 @@ async def _ping(
 
 
 async def _challenge(
-    sender: WebhookSender, webhook: Webhook, url: str, added: EndpointRequest
+    sender: WebhookSender, webhook: Receiver, url: str, added: EndpointRequest
 ) -> str | None:
     token = token_urlsafe(32)
     outcome, body = await sender.get(

@@ -15,6 +15,7 @@ import pytest
 
 from app.api.application import openapi_document
 from app.console.application import PAGES, PREFIX
+from app.domain.account_notices import NewNoticeEndpoint, NoticeEndpoint
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.grants import Grant
@@ -25,6 +26,7 @@ from app.domain.states import TERMINAL
 from app.domain.windows import format_time
 from app.live.matcher import GROUP
 from app.log.topics import DELIVERY_LOG, EVENTS
+from app.webhooks.signing import new_secret
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
@@ -61,6 +63,8 @@ def private(scene: ConsoleScene) -> Private:
     webhook = scene.webhook_at(f"{WORD}-alice", url, WORD)
     scene.store.put_rule(Rule(webhook.id, RULE, ("*",), (("data.user", WORD),)))
     scene.store.put_grant(Grant(webhook.account_id, GRANT, (f"{WORD}.*",)))
+    notified = NewNoticeEndpoint(webhook.account_id, url, WORD, new_secret())
+    scene.store.create_notice_endpoint(notified)
     replay = scene.replay(webhook, scene.missed(webhook, *map(private_event, range(3))))
     until(lambda: scene.store.replay(replay.id).state in TERMINAL, "the private replay ended")
     assert scene.store.replay(replay.id).counts.failed == 3
@@ -121,7 +125,13 @@ def place_of(webhook: Webhook) -> DeliveryPlace:
     return DeliveryPlace("here", partition_for_key(webhook.id.encode(), PARTITIONS), 0)
 
 
-def path_with(path: str, webhook: Webhook, replay: Replay) -> str:
+def endpoint_of(scene: ConsoleScene, webhook: Webhook) -> NoticeEndpoint:
+    """The notice endpoint of the other account."""
+    (endpoint,) = scene.store.notice_endpoints(of_account=webhook.account_id).items
+    return endpoint
+
+
+def path_with(path: str, webhook: Webhook, replay: Replay, endpoint_id: str = "") -> str:
     """The path with ids of the other account."""
     names = {
         "webhook_id": webhook.id,
@@ -129,6 +139,7 @@ def path_with(path: str, webhook: Webhook, replay: Replay) -> str:
         "account_id": webhook.account_id,
         "topic": "delivery_log",
         "delivery_id": delivery_of(webhook),
+        "endpoint_id": endpoint_id,
         "name": GRANT if "grants" in path else RULE,
     }
     if "/log/" in path:
@@ -150,7 +161,7 @@ def test_a_second_account_finds_nothing_of_the_first(
         httpx.Client(base_url=scene.origin, timeout=DEADLINE_S, headers=headers) as api,
     ):
         publish_privately(scene, webhook)
-        try_every_route(api, private)
+        try_every_route(api, private, endpoint_of(scene, webhook).id)
         try_every_page(browser, key, private)
         try_own_replays(scene, api, mine, private)
     assert state_of(scene, private) == before
@@ -192,6 +203,7 @@ def state_of(scene: ConsoleScene, private: Private) -> list[object]:
         store.webhook(webhook.id).status,
         store.rules(webhook.id),
         store.grants(webhook.account_id),
+        endpoint_of(scene, webhook),
         store.replay(replay.id),
         store.replay(archived.id),
         len(store.replays(of_account=webhook.account_id).items),
@@ -210,7 +222,7 @@ def publish_privately(scene: ConsoleScene, webhook: Webhook) -> None:
     assert answer.status_code == 202, answer.text
 
 
-def try_every_route(api: httpx.Client, private: Private) -> None:
+def try_every_route(api: httpx.Client, private: Private, endpoint_id: str) -> None:
     webhook, replay, archived = private
     window = {"from": format_time(replay.window.from_ms), "to": format_time(now_ms())}
     bodies: dict[str, list[dict[str, Any]]] = {
@@ -219,6 +231,7 @@ def try_every_route(api: httpx.Client, private: Private) -> None:
             for options in ({}, {"dryRun": True}, {"source": "archive"}, {"only": "failed"})
         ],
         "createWebhook": [{"url": "https://example.com", "accountId": webhook.account_id}],
+        "createNoticeEndpoint": [{"url": "https://example.com", "accountId": webhook.account_id}],
         "publishEvents": [private_event(1) | {"time": window["from"], "webhookId": webhook.id}],
         "updateWebhook": [{"description": "mine"}],
         "putRule": [{"eventTypes": ["*"]}],
@@ -240,17 +253,17 @@ def try_every_route(api: httpx.Client, private: Private) -> None:
                     content = None if method in ("GET", "DELETE") else json.dumps(body)
                     answer = api.request(
                         method,
-                        path_with(path, webhook, target),
+                        path_with(path, webhook, target, endpoint_id),
                         params=query,
                         content=content,
                         headers={"content-type": "application/json"},
                     )
-                    check_answer(answer, ids_of(private))
+                    check_answer(answer, [*ids_of(private), endpoint_id])
                     if "{" in path:
                         assert answer.status_code in (403, 404), (operation, answer.text)
                     tried += 1
     assert tried > 100
-    for listed in ("/webhooks", "/replays"):
+    for listed in ("/webhooks", "/replays", "/notice-endpoints"):
         assert api.get(listed, params=queries[1]).status_code == 403
         assert WORD not in api.get(listed).text
 

@@ -35,7 +35,10 @@ NOT_HELD = (
     # Not everything that fits its schema is taken: a URL must be public, a window in the past.
     "positive_data_acceptance",
 )
-DONE = {"createWebhook", "rotateSecret", "disableWebhook", "createReplay", "cancelReplay"}
+DONE = {
+    *("createWebhook", "rotateSecret", "disableWebhook", "createReplay", "cancelReplay"),
+    "createNoticeEndpoint",
+}
 """Operations that must have been reached with what they need."""
 
 ENDLESS = "streamReplayProgress"
@@ -125,6 +128,8 @@ def _narrowed(client: httpx.Client, receiver_url: str) -> dict[str, Any]:
     schemas = described["components"]["schemas"]
     schemas["WebhookRequest"]["examples"] = [{"url": receiver_url}]
     schemas["WebhookRequest"]["properties"]["url"]["enum"] = [receiver_url]
+    schemas["NoticeEndpointRequest"]["examples"] = [{"url": receiver_url}]
+    schemas["NoticeEndpointRequest"]["properties"]["url"]["enum"] = [receiver_url]
     hour_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
     window = {"from": format_time(hour_ms - 2 * HOUR_MS), "to": format_time(hour_ms - HOUR_MS)}
     for end, moment in window.items():

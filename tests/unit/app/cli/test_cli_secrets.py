@@ -68,7 +68,7 @@ def test_a_key_is_replaced_in_four_steps(url: str) -> None:
     both = keys_text(NEW, OLD)
     done = run("secrets", "reencrypt", "--database", url, REWIND_SECRET_KEY=both)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == "encrypted the secrets of 1 webhooks\n"
+    assert done.stderr == "encrypted the secrets of 1 webhooks and notice endpoints\n"
     assert status(NEW, OLD) == [f"{NEW_ID}  encrypts  1", f"{OLD_ID}  decrypts  0"]
     with closing(Store.open(url, SecretKeys([NEW]))) as store:
         assert [each.secret for each in store.webhooks().items] == [secret]

@@ -9,10 +9,13 @@ import pytest
 from sqlalchemy import update
 
 from app.config import Settings
+from app.domain.account_notices import NewNoticeEndpoint
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import NewReplay, NewWebhook, Window
 from app.services.housekeeping import Housekeeping
 from app.services.metrics import ApiMetrics
 from app.store import Store
+from app.store.notice_tables import account_notices
 from app.store.tables import replays, webhooks
 from app.webhooks.signing import new_secret
 from tests.support.database.fixtures import sqlite_url
@@ -67,6 +70,24 @@ async def test_expired_rows_are_deleted_counted_and_logged(
     ]
     await housekeeping.clean()
     assert len(caplog.records) == 2
+
+
+async def test_notices_that_no_worker_sends_are_deleted(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = NewNoticeEndpoint(DEFAULT_ACCOUNT, "https://example.com/n", "", new_secret())
+    endpoint = store.enable_notice_endpoint(store.create_notice_endpoint(new).id)
+    webhook = store.create_webhook(NewWebhook("https://example.com/hook", "", new_secret()))
+    store.disable_webhook(webhook.id, "by hand")
+    housekeeping = Housekeeping(store, None, ApiMetrics())
+    await housekeeping.clean()
+    assert caplog.messages == []
+    stale = update(account_notices).values(due_ms=1)
+    store.database.write(lambda connection: connection.execute(stale))
+    await housekeeping.clean()
+    assert caplog.messages == ["stale-notices-deleted"]
+    assert store.claim_account_notice(60, []) is None
+    assert store.notice_endpoint(endpoint.id).failure is None
 
 
 async def test_without_a_retention_replays_are_kept(store: Store) -> None:

@@ -10,6 +10,8 @@ import pytest
 from sqlalchemy import select, update
 
 from app.config import Settings
+from app.domain.account_notices import NewNoticeEndpoint
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.endpoint_options import (
     HEADERS_BYTES_MAX,
     BearerAuthentication,
@@ -154,6 +156,26 @@ def test_secrets_of_webhooks_are_stored_encrypted(stored_store: Store) -> None:
     store.delete_webhook(webhook.id)
     assert columns(store, webhook) == ("", None)
     assert store.count_secrets_by_key() == {}
+
+
+def test_secrets_of_notice_endpoints_are_encrypted_and_rotated(
+    stored_store: Store, database_url: str
+) -> None:
+    new = NewNoticeEndpoint(DEFAULT_ACCOUNT, "https://example.com/n", "", LONGEST)
+    endpoint = stored_store.create_notice_endpoint(new)
+    create(stored_store)
+    assert endpoint.secret == LONGEST
+    assert stored_store.count_secrets_by_key() == {OLD_ID: 2}
+    with closing(Store.open(database_url, SecretKeys([NEW]))) as other:
+        with pytest.raises(SecretUnreadable, match=endpoint.id):
+            other.notice_endpoint(endpoint.id)
+        with pytest.raises(SecretKeyMissing):
+            other.check()
+    with closing(Store.open(database_url, SecretKeys([NEW, OLD]))) as rotating:
+        assert rotating.reencrypt_secrets() == 2
+        assert rotating.count_secrets_by_key() == {NEW_ID: 2}
+        assert rotating.notice_endpoint(endpoint.id).secret == LONGEST
+        assert rotating.reencrypt_secrets() == 0
 
 
 def test_with_another_key_nothing_is_read_and_the_check_names_the_key(

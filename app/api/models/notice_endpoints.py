@@ -1,0 +1,119 @@
+"""Bodies of the routes of notice endpoints."""
+
+from typing import Final, Self
+
+from pydantic import Field, JsonValue
+
+from app.api.models.documents import Document, Moment
+from app.domain.account_notices import NoticeEndpoint, NoticeType
+from app.domain.model import WebhookStatus
+from app.http.request_bodies import (
+    SECRET_EXAMPLE,
+    Description,
+    RegisteredAccountId,
+    RequestBody,
+    Secret,
+    example,
+)
+from app.services.notice_endpoints import NoticeEndpointRegistration
+
+_EXAMPLE: Final[dict[str, JsonValue]] = {
+    "id": "ne_8fQm2ZpLw1Xc",
+    "accountId": "acc_default",
+    "url": "https://example.com/rewind-notices",
+    "description": "on-call",
+    "eventTypes": ["webhook.disabled"],
+    "status": "ENABLED",
+    "statusReason": None,
+    "validatedAt": "2026-11-21T08:00:00.250Z",
+    "lastDeliveredAt": "2026-11-21T09:30:00.000Z",
+    "lastFailedAt": None,
+    "lastError": None,
+    "createdAt": "2026-11-21T08:00:00.000Z",
+}
+
+
+class NoticeEndpointRequest(RequestBody):
+    """A notice endpoint to register."""
+
+    model_config = example(
+        {"url": "https://example.com/rewind-notices", "eventTypes": ["webhook.disabled"]}
+    )
+
+    url: str = Field(description="Where notices are sent: https, and a public address.")
+    description: Description = ""
+    event_types: list[NoticeType] | None = Field(
+        None,
+        min_length=1,
+        max_length=len(NoticeType),
+        description="The notices to send. null: all, also those of later versions.",
+    )
+    secret: Secret | None = Field(None, repr=False, description="Default: a generated secret.")
+    account_id: RegisteredAccountId | None = Field(
+        None, description="For operators: the account, if it is not their own."
+    )
+
+    def registration(self) -> NoticeEndpointRegistration:
+        """The endpoint to register."""
+        return NoticeEndpointRegistration(
+            url=self.url,
+            description=self.description,
+            event_types=tuple(dict.fromkeys(self.event_types or ())),
+            account_id=self.account_id,
+            secret=self.secret,
+        )
+
+
+class NoticeEndpointDocument(Document):
+    """An endpoint for notices of an account, without its secret."""
+
+    model_config = example(_EXAMPLE)
+
+    id: str
+    account_id: str
+    url: str
+    description: str
+    event_types: tuple[NoticeType, ...] | None = Field(
+        description="The notices that it gets; null for all."
+    )
+    status: WebhookStatus = Field(description="Notices are only sent to an ENABLED endpoint.")
+    status_reason: str | None = Field(description="Why the last verification failed.")
+    validated_at: Moment | None = Field(
+        description="The last time that the receiver passed the verification."
+    )
+    last_delivered_at: Moment | None = Field(description="The last notice that it accepted.")
+    last_failed_at: Moment | None = Field(description="The last failed attempt.")
+    last_error: str | None = Field(description="Why that attempt failed.")
+    created_at: Moment
+
+    @classmethod
+    def of(cls, endpoint: NoticeEndpoint) -> Self:
+        """The document of an endpoint."""
+        return cls(
+            id=endpoint.id,
+            account_id=endpoint.account_id,
+            url=endpoint.url,
+            description=endpoint.description,
+            event_types=endpoint.event_types or None,
+            status=endpoint.status,
+            status_reason=endpoint.status_reason,
+            validated_at=endpoint.validated_ms,
+            last_delivered_at=endpoint.delivered_ms,
+            last_failed_at=endpoint.failed_ms,
+            last_error=endpoint.failure,
+            created_at=endpoint.created_ms,
+        )
+
+
+class NoticeEndpointWithSecret(NoticeEndpointDocument):
+    """A notice endpoint with the secret that signs its notices."""
+
+    model_config = example(_EXAMPLE | {"secret": SECRET_EXAMPLE})
+
+    secret: str = Field(json_schema_extra={"format": "password"})
+
+    @classmethod
+    def of(cls, endpoint: NoticeEndpoint) -> Self:
+        """The document of an endpoint, with its secret."""
+        document = NoticeEndpointDocument.of(endpoint)
+        return cls(**dict(document), secret=endpoint.secret)

@@ -1,0 +1,67 @@
+"""The notices of accounts to their endpoints."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from app.delivery.attempt import WebhookMessage
+from app.domain.account_notices import AccountNotice, pause_s
+from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
+from app.replay_workers.dependencies import WorkerDependencies
+from app.replay_workers.notifier import Send
+
+_log: Final = logging.getLogger(__name__)
+
+_GONE: Final = 410
+
+
+class AccountOutbox:
+    """Notices of accounts that are due, see `store.account_notices`.
+
+    It sends one notice at a time to an endpoint: one that hangs takes one of the notifier's slots.
+    """
+
+    def __init__(self, dependencies: WorkerDependencies) -> None:
+        self._dependencies = dependencies
+        self._busy: set[str] = set()
+
+    async def claim(self, lease_s: float) -> Send | None:
+        """Claim a notice; see `Outbox`."""
+        store, busy = self._dependencies.store, sorted(self._busy)
+        notice = await asyncio.to_thread(store.claim_account_notice, lease_s, busy)
+        if notice is None:
+            return None
+        self._busy.add(notice.endpoint.id)
+        return partial(self._send, notice)
+
+    async def _send(self, notice: AccountNotice) -> None:
+        message = WebhookMessage(notice.id, notice.body)
+        try:
+            attempt = await self._dependencies.attempts.send(message, notice.endpoint)
+            is_sent = isinstance(attempt.outcome, Delivered)
+            self._dependencies.metrics.count_account_notice(is_sent)
+            await asyncio.to_thread(self._record_outcome, notice, attempt.outcome)
+        finally:
+            self._busy.discard(notice.endpoint.id)
+
+    def _record_outcome(self, notice: AccountNotice, outcome: AttemptOutcome) -> None:
+        store, extra = self._dependencies.store, _fields(notice)
+        if isinstance(outcome, Delivered):
+            store.finish_account_notice(notice)
+            _log.info("notice-sent", extra=extra)
+            return
+        reason = outcome.reason if isinstance(outcome, Rejected | Unreachable) else ""
+        if isinstance(outcome, Rejected) and outcome.status == _GONE:
+            store.disable_notice_endpoint(notice.endpoint.id, reason)
+            _log.warning("notice-endpoint-disabled", extra={**extra, "reason": reason})
+            return
+        wait_s = pause_s(notice.attempt)
+        store.finish_account_notice(notice, reason, retry_in_s=wait_s)
+        event = "notice-given-up" if wait_s is None else "notice-failed"
+        _log.warning(event, extra={**extra, "reason": reason})
+
+
+def _fields(notice: AccountNotice) -> Mapping[str, object]:
+    return {"notice": notice.id, "endpoint": notice.endpoint.id, "attempt": notice.attempt}

@@ -1,0 +1,148 @@
+"""The table of notice endpoints.
+
+`of_account` limits a function to the endpoints of one account; None means all accounts. Functions
+that take an endpoint's id raise `NoticeEndpointNotFound` if it does not exist, or belongs to
+another account. Functions that change an endpoint lock its row until the commit.
+"""
+
+import json
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
+
+from app.domain.account_notices import (
+    ENDPOINTS_PER_ACCOUNT_MAX,
+    NewNoticeEndpoint,
+    NoticeEndpoint,
+    NoticeType,
+)
+from app.domain.model import WebhookStatus
+from app.store.errors import NoticeEndpointNotFound, TooManyNoticeEndpoints
+from app.store.notice_tables import account_notices, notice_endpoints
+from app.store.pages import PAGE_LIMIT, Page, newest_first
+from app.store.secret_keys import SecretKeys, keys_of
+from app.store.sql import TEXT_CHARS_MAX, exactly, new_id, now_ms
+
+_row = notice_endpoints.c
+
+
+def create_notice_endpoint(connection: Connection, new: NewNoticeEndpoint) -> NoticeEndpoint:
+    """Insert a PENDING endpoint with a new id.
+
+    Raises:
+        TooManyNoticeEndpoints: the account has `ENDPOINTS_PER_ACCOUNT_MAX`.
+    """
+    query = select(func.count()).where(_row.account_id == new.account_id)
+    if connection.execute(query).scalar_one() >= ENDPOINTS_PER_ACCOUNT_MAX:
+        raise TooManyNoticeEndpoints(new.account_id, ENDPOINTS_PER_ACCOUNT_MAX)
+    endpoint_id = new_id("ne_")
+    connection.execute(
+        insert(notice_endpoints).values(
+            id=endpoint_id,
+            account_id=new.account_id,
+            url=new.url,
+            description=new.description,
+            event_types=json.dumps(new.event_types),
+            secret=keys_of(connection).encrypt(endpoint_id, new.secret),
+            status=str(WebhookStatus.PENDING),
+            created_ms=now_ms(),
+        )
+    )
+    return get_notice_endpoint(connection, endpoint_id)
+
+
+def get_notice_endpoint(
+    connection: Connection, endpoint_id: str, *, of_account: str | None = None
+) -> NoticeEndpoint:
+    """The endpoint with this id."""
+    row = connection.execute(select(notice_endpoints).where(_is(endpoint_id, of_account))).first()
+    if row is None:
+        raise NoticeEndpointNotFound(endpoint_id)
+    return to_endpoint(row, keys_of(connection))
+
+
+def _is(endpoint_id: str, of_account: str | None = None) -> ColumnElement[bool]:
+    return and_(exactly(_row.id, endpoint_id), _belongs_to(of_account))
+
+
+def _belongs_to(of_account: str | None) -> ColumnElement[bool]:
+    return true() if of_account is None else _row.account_id == of_account
+
+
+def list_notice_endpoints(
+    connection: Connection,
+    cursor: str | None = None,
+    limit: int = PAGE_LIMIT,
+    *,
+    of_account: str | None = None,
+) -> Page[NoticeEndpoint]:
+    """A page of the endpoints, newest first.
+
+    Raises:
+        InvalidCursor: see `pages.decode_cursor`.
+    """
+    query = select(notice_endpoints).where(_belongs_to(of_account))
+    to_item = partial(to_endpoint, keys=keys_of(connection))
+    return newest_first(connection, query, (_row.created_ms, _row.id), cursor, limit, to_item)
+
+
+def enable_notice_endpoint(connection: Connection, endpoint_id: str) -> NoticeEndpoint:
+    """Enable the endpoint, whose receiver was verified."""
+    values = {"status": str(WebhookStatus.ENABLED), "status_reason": None, "validated_ms": now_ms()}
+    return _update(connection, endpoint_id, values)
+
+
+def refuse_notice_endpoint(connection: Connection, endpoint_id: str, reason: str) -> NoticeEndpoint:
+    """Store why the verification of the receiver failed; the endpoint keeps its status."""
+    values = {"status_reason": reason[:TEXT_CHARS_MAX]}
+    return _update(connection, endpoint_id, values)
+
+
+def _update(connection: Connection, endpoint_id: str, values: dict[str, Any]) -> NoticeEndpoint:
+    connection.execute(update(notice_endpoints).where(_is(endpoint_id)).values(values))
+    return get_notice_endpoint(connection, endpoint_id)
+
+
+def delete_notice_endpoint(
+    connection: Connection, endpoint_id: str, *, of_account: str | None = None
+) -> None:
+    """Delete the endpoint, and the notices that were not sent to it."""
+    deleted = connection.execute(delete(notice_endpoints).where(_is(endpoint_id, of_account)))
+    if not deleted.rowcount:
+        raise NoticeEndpointNotFound(endpoint_id)
+    connection.execute(delete(account_notices).where(account_notices.c.endpoint_id == endpoint_id))
+
+
+def to_endpoint(row: Row[Any], keys: SecretKeys) -> NoticeEndpoint:
+    """The endpoint of a row of the table, with its secret decrypted.
+
+    Raises:
+        SecretUnreadable: see `SecretKeys.decrypt`.
+    """
+    return NoticeEndpoint(
+        id=row.id,
+        account_id=row.account_id,
+        url=row.url,
+        description=row.description,
+        event_types=tuple(map(NoticeType, json.loads(row.event_types))),
+        status=WebhookStatus(row.status),
+        status_reason=row.status_reason,
+        secret=keys.decrypt(row.id, row.secret),
+        created_ms=row.created_ms,
+        validated_ms=row.validated_ms,
+        delivered_ms=row.delivered_ms,
+        failed_ms=row.failed_ms,
+        failure=row.failure,
+    )
