@@ -1,9 +1,10 @@
 """Measures how long the live path takes to find the webhooks for an event, by the rules it has.
 
 Rules of four kinds belong to different webhooks, and each event matches one of them. The baseline
-has a hundred rules. In the last case one account adds the rules that cost most within its limits:
-each set of paths is looked up, and no glob matches. A new event type costs most, since all globs
-are compared with it; its time is CPU time, which other load does not change.
+has a hundred rules. In two cases one account adds the rules that cost most within its limits:
+each set of paths is looked up, and no glob matches; or each pattern is compared with the event and
+does not match. A new event type costs most, since all globs are compared with it; its time is CPU
+time, which other load does not change.
 """
 
 import json
@@ -18,24 +19,31 @@ from app.domain.event_values import EventBody
 from app.domain.match_index import MatchIndex
 from app.domain.options import EVENT_TYPES_MAX
 from app.domain.rules import (
+    ALTERNATIVES_PER_ACCOUNT_MAX,
     CONDITIONS_MAX,
     GLOBS_PER_ACCOUNT_MAX,
     KINDS_PER_ACCOUNT_MAX,
     KINDS_PER_WEBHOOK_MAX,
     PATH_SETS_PER_ACCOUNT_MAX,
+    PATTERNS_PER_ACCOUNT_MAX,
     Rule,
     Scalar,
+    conditions_of,
 )
 from benchmarks.scale import Scale, median
 from benchmarks.table import Baseline, Line, at_most, share_at_most
 
 WORST: Final = "worst rules of one account"
+WORST_PATTERNS: Final = "worst patterns of one account"
 WEBHOOKS_OF_ACCOUNT: Final = 20
 SLICE_EVENTS: Final = 200
 SLICES: Final = 40
 """The fastest of several short slices is the one that other load on the machine disturbed least."""
 
 NEW_TYPES: Final = 200
+
+_SHARES: Final = {WORST_PATTERNS: 10.0}
+"""The largest shares of the baseline, where they are not two."""
 
 
 class Event(NamedTuple):
@@ -58,6 +66,7 @@ def measure(scale: Scale, _: Path) -> list[Line]:
     cases = {_name(rules): index_of(_rules(rules)) for rules in scale.matched_rules}
     fewest = scale.matched_rules[0]
     cases[WORST] = index_of([*_rules(fewest), *worst_rules(events[0])])
+    cases[WORST_PATTERNS] = index_of([*_rules(fewest), *worst_patterns()])
     for name, index in cases.items():
         for event in events:
             found = index.match(event.event_type, EventBody(event.body))
@@ -89,6 +98,19 @@ def worst_rules(event: Event) -> Iterator[Rule]:
             where = tuple((path, scalars[path]) for path in paths)
             yield Rule(f"wh_worst_{webhook}", f"rule{number}", globs, where)
         kinds = kinds[KINDS_PER_WEBHOOK_MAX:] + kinds[:KINDS_PER_WEBHOOK_MAX]
+
+
+def worst_patterns() -> Iterator[Rule]:
+    """Yield the rules of one account whose patterns cost every event most; none matches."""
+    alternatives = ALTERNATIVES_PER_ACCOUNT_MAX // PATTERNS_PER_ACCOUNT_MAX
+    others = ("data.flag0", "data.flag1", "data.flag2", "data.flag3")[: min(4, alternatives - 1)]
+    for number in range(PATTERNS_PER_ACCOUNT_MAX):
+        wildcards = [
+            {"wildcard": f"*x*{number}.{each}*"} for each in range(alternatives - len(others))
+        ]
+        where = {path: [{"exists": True}] for path in others} | {"data.text": wildcards}
+        webhook = number % WEBHOOKS_OF_ACCOUNT
+        yield Rule(f"wh_patterns_{webhook}", f"rule{number}", ("*",), conditions_of(where))
 
 
 def _rules(count: int) -> Iterator[Rule]:
@@ -159,7 +181,7 @@ def _lines(fewest: str, cases: Iterable[str], rounds: Sequence[dict[str, Match]]
                 match_us,
                 "us/event",
                 None if is_base else base,
-                None if is_base else share_at_most(2.0),
+                None if is_base else share_at_most(_SHARES.get(name, 2.0)),
             ),
             Line("  longest, of a new event type", longest_ms, "ms", target=at_most(10)),
         ]

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,7 @@ from app.audit_log import record_change
 from app.cli.database import account_option, database_option, find_account, open_store
 from app.cli.options import printable
 from app.domain.grants import Grant
-from app.domain.rules import Scalar
+from app.domain.rules import document_of
 
 if TYPE_CHECKING:
     from app.store import Store
@@ -42,7 +42,7 @@ def grants() -> None:
     multiple=True,
     metavar="PATH=VALUE",
     help='A value that events must have, as JSON or text: data.userId=42 is a number, data.userId="'
-    '42" a text. Repeat it for several.',
+    '42" a text. A JSON list is a pattern: alternatives and operators. Repeat it for several.',
 )
 @database_option
 def put(
@@ -61,7 +61,7 @@ def put(
     click.echo(f"account {account} has the grant {name}", err=True)
 
 
-def _condition(text: str) -> tuple[str, Scalar]:
+def _condition(text: str) -> tuple[str, Any]:
     path, separator, value = text.partition("=")
     if not separator:
         raise click.UsageError(f"invalid --where {text!r}; allowed: PATH=VALUE")
@@ -72,7 +72,7 @@ def _condition(text: str) -> tuple[str, Scalar]:
 
 
 def _checked(
-    account_id: str, name: str, event_types: Sequence[str], where: dict[str, Scalar]
+    account_id: str, name: str, event_types: Sequence[str], where: dict[str, Any]
 ) -> Grant:
     """The grant, within the limits of the API. Ends the process if it exceeds one."""
     from pydantic import ValidationError
@@ -99,9 +99,9 @@ def list_grants(account: str, as_json: bool, **overrides: str | None) -> None:
     """List the grants of an account, by name."""
     with open_store(overrides) as store:
         for grant in _all_grants(store, find_account(store, account).id):
-            where = dict(grant.where)
+            where = document_of(grant.where)
             document = {"name": grant.name, "eventTypes": grant.event_types, "where": where}
-            conditions = (f"{path}={json.dumps(value)}" for path, value in grant.where)
+            conditions = (f"{path}={json.dumps(value)}" for path, value in where.items())
             line = "  ".join((grant.name, " ".join(grant.event_types), *conditions))
             click.echo(json.dumps(document) if as_json else printable(line))
 

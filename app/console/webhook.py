@@ -24,7 +24,7 @@ from app.domain.live_backlog import LiveBacklog, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
-from app.domain.rules import Rule, Scalar
+from app.domain.rules import Conditions, Rule, document_of
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed
 from app.domain.windows import format_time
 from app.http.dependencies import ServicesDependency
@@ -205,8 +205,11 @@ def _grant_row(grant: Grant) -> GrantRow:
     return GrantRow(grant.name, grant.event_types, _where(grant.where))
 
 
-def _where(conditions: Sequence[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
-    return tuple((path, json.dumps(value, ensure_ascii=False)) for path, value in conditions)
+def _where(conditions: Conditions) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (path, json.dumps(condition, ensure_ascii=False))
+        for path, condition in document_of(conditions).items()
+    )
 
 
 def missed_events(

@@ -8,13 +8,10 @@ of conditions.
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from app.domain.event_values import comparable_value
-from app.domain.rules import Scalar
-
-Conditions = tuple[tuple[str, Scalar], ...]
-"""Paths such as "data.userId" with the values that they must have."""
+from app.domain.rules import Conditions, Scalar
 
 _ABSENT: Final = object()
 """The value of a path without a scalar; no condition requires it."""
@@ -26,6 +23,18 @@ Owners = dict[str, int]
 
 Entries = dict[K, Owners]
 """What is stored for the same conditions: owners by a key of the caller's choice."""
+
+
+def add_owner(owners: Owners, owner: str) -> None:
+    """Count one more rule of an owner."""
+    owners[owner] = owners.get(owner, 0) + 1
+
+
+def remove_owner(owners: Owners, owner: str) -> None:
+    """Count one rule of an owner less; the last one removes the owner."""
+    owners[owner] -= 1
+    if not owners[owner]:
+        del owners[owner]
 
 
 class _Path:
@@ -59,7 +68,7 @@ class _Table(dict[object, Entries[Any]]):
 
 
 class ConditionIndex:
-    """Entries by their conditions, of which there is at least one."""
+    """Entries by their conditions, of which there is at least one, and which are all values."""
 
     def __init__(self) -> None:
         self._root = _Path()
@@ -119,7 +128,7 @@ class ConditionIndex:
     def _place(self, conditions: Conditions) -> tuple[tuple[_Path, ...], object]:
         by_path = sorted(dict(conditions).items())
         paths = tuple(self._path(path) for path, _ in by_path)
-        values = tuple(comparable_value(value) for _, value in by_path)
+        values = tuple(comparable_value(cast("Scalar", value)) for _, value in by_path)
         return paths, values[0] if len(values) == 1 else values
 
     def _path(self, text: str) -> _Path:

@@ -2,8 +2,8 @@
 
 The owner of a rule is a webhook, that of a grant an account. For each event type the index keeps
 which globs match, and which owners have a rule without conditions for it. Rules with conditions are
-found by the values in the event: see `condition_index`. So the cost of an event depends on the
-rules that match it, not on the number of rules.
+found by the values in the event: see `filter_index`. So the cost of an event depends on the rules
+that match it, not on the number of rules; only patterns of operators are evaluated one by one.
 """
 
 from bisect import bisect_left
@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple, Protocol
 
-from app.domain.condition_index import ConditionIndex, Conditions, Owners
+from app.domain.condition_index import Owners, add_owner, remove_owner
 from app.domain.event_values import EventBody
+from app.domain.filter_index import FilterIndex
 from app.domain.globs import GlobIndex
+from app.domain.rules import Conditions
 
 TYPES_KEPT: Final = 1_000
 IDS_KEPT: Final = 1_000_000
@@ -22,7 +24,7 @@ IDS_KEPT: Final = 1_000_000
 _NO_OWNERS: Final = frozenset[str]()
 
 
-class Pattern(Protocol):
+class Selector(Protocol):
     """What rules and grants have in common: a name, globs for the event type, and conditions."""
 
     @property
@@ -109,7 +111,7 @@ class MatchIndex:
         self._lists: dict[tuple[str, ...], _GlobList] = {}
         self._globs: dict[str, _Glob] = {}
         self._glob_index = GlobIndex()
-        self._conditions = ConditionIndex()
+        self._filters = FilterIndex()
         self._types: dict[str, _TypeMatches] = {}
         self._ids_kept = 0
         self._version = 0
@@ -122,9 +124,9 @@ class MatchIndex:
     @property
     def has_conditions(self) -> bool:
         """Whether any rule has conditions on the payload."""
-        return bool(self._conditions)
+        return bool(self._filters)
 
-    def put(self, owner: str, rule: Pattern) -> None:
+    def put(self, owner: str, rule: Selector) -> None:
         """Add a rule, replacing that of the same owner and name."""
         self.remove(owner, rule.name)
         globs = self._list(rule.event_types)
@@ -132,11 +134,11 @@ class MatchIndex:
         self._entries.setdefault(owner, {})[rule.name] = _Entry(globs, rule.where)
         self._count += 1
         if rule.where:
-            _count_up(self._conditions.entries(rule.where).setdefault(globs, {}), owner)
+            self._filters.add(rule.where, globs, owner)
             self._count_conditional(globs, 1)
         else:
             for glob in globs.globs:
-                _count_up(self._globs[glob].owners, owner)
+                add_owner(self._globs[glob].owners, owner)
             self._version += 1
 
     def remove(self, owner: str, name: str) -> None:
@@ -149,10 +151,11 @@ class MatchIndex:
             del self._entries[owner]
         globs = entry.globs
         if entry.where:
-            self._remove_conditional(owner, entry)
+            self._filters.remove(entry.where, globs, owner)
+            self._count_conditional(globs, -1)
         else:
             for glob in globs.globs:
-                _count_down(self._globs[glob].owners, owner)
+                remove_owner(self._globs[glob].owners, owner)
             self._version += 1
         globs.rules -= 1
         if not globs.rules:
@@ -180,7 +183,7 @@ class MatchIndex:
         event = body.document if matches.has_conditional else None
         if not isinstance(event, dict):
             return MatchingOwners(unconditional, _NO_OWNERS)
-        found = self._conditions.match(event, matches)
+        found = self._filters.match(event, matches)
         further = {each for each in found if not _contains(unconditional, each)}
         return MatchingOwners(unconditional, further)
 
@@ -228,16 +231,6 @@ class MatchIndex:
                 del self._globs[glob]
                 self._glob_index.remove(glob)
 
-    def _remove_conditional(self, owner: str, entry: _Entry) -> None:
-        globs, where = entry
-        entries = self._conditions.entries(where)
-        _count_down(entries[globs], owner)
-        if not entries[globs]:
-            del entries[globs]
-        if not entries:
-            self._conditions.forget(where)
-        self._count_conditional(globs, -1)
-
     def _count_conditional(self, globs: _GlobList, change: int) -> None:
         for glob in globs.globs:
             found = self._globs[glob]
@@ -245,16 +238,6 @@ class MatchIndex:
             found.conditional += change
             if had_any != bool(found.conditional):
                 self._version += 1
-
-
-def _count_up(owners: Owners, owner: str) -> None:
-    owners[owner] = owners.get(owner, 0) + 1
-
-
-def _count_down(owners: Owners, owner: str) -> None:
-    owners[owner] -= 1
-    if not owners[owner]:
-        del owners[owner]
 
 
 def _contains(ids: list[str], wanted: Any) -> bool:

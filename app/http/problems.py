@@ -109,9 +109,14 @@ def problem_of_status(status: int, detail: str, headers: Mapping[str, str] | Non
 def field_errors(details: Iterable[Mapping[str, Any]], root: str = "") -> list[FieldError]:
     """The errors of a Pydantic validation, with paths such as `events[3].data` below `root`."""
     return [
-        FieldError(_path(root, detail["loc"]), _value(detail), _allowed(detail))
+        FieldError(_path(root, (*detail["loc"], *_place(detail))), _value(detail), _allowed(detail))
         for detail in details
     ]
+
+
+def _place(detail: Mapping[str, Any]) -> Sequence[int | str]:
+    """Where the wrong part of the value is, if the error says so: see `patterns.PatternInvalid`."""
+    return getattr(detail.get("ctx", {}).get("error"), "place", ())
 
 
 def _path(root: str, location: Sequence[int | str]) -> str:
@@ -128,7 +133,9 @@ _SECRETS: Final = frozenset({"secret", "headers", "authentication"})
 def _value(detail: Mapping[str, Any]) -> object:
     # For a missing member, pydantic gives the object that lacks it.
     is_without = detail["type"] in ("missing", "json_invalid")
-    return None if is_without or not _SECRETS.isdisjoint(detail["loc"]) else detail["input"]
+    if is_without or not _SECRETS.isdisjoint(detail["loc"]):
+        return None
+    return getattr(detail.get("ctx", {}).get("error"), "value", detail["input"])
 
 
 _ALLOWED: Final = {

@@ -5,7 +5,8 @@ the commit. All raise `AccountNotFound` if no account has the id.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -18,7 +19,13 @@ from app.domain.grants import (
     GrantKind,
     conditions_agree,
 )
-from app.domain.rules import Rule, Scalar
+from app.domain.rules import (
+    Alternatives,
+    Condition,
+    Rule,
+    conditions_of,
+    document_of,
+)
 from app.store.accounts import check_account
 from app.store.errors import GrantNotFound, TooManyGrants
 from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
@@ -44,7 +51,7 @@ def put_grant(connection: Connection, grant: Grant) -> tuple[Grant, bool]:
     values = {
         "value": _to_value(grant),
         "kind": kind,
-        "content": _digest_of_content(grant.kind, dict(grant.where)),
+        "content": _digest_of_content(grant.kind, document_of(grant.where)),
         "revision": revision,
         "deleted_ms": None,
     }
@@ -135,6 +142,7 @@ def find_covered_rules(
     Locks nothing. Looks up values by an index where a rule requires all that a grant requires.
     """
     kinds = _kinds_of(connection, account_id)
+    of_kind = cache(lambda kind: list(_grants_of_kind(connection, account_id, kind)))
     covered: set[tuple[str, str]] = set()
     wanted: dict[str, list[Rule]] = {}
     for rule in rules:
@@ -144,17 +152,21 @@ def find_covered_rules(
                 continue
             if not required.keys() & kind.paths:
                 covered.add((rule.webhook_id, rule.name))
-            elif required.keys() >= set(kind.paths):
+            elif not kind.has_patterns and _requires_values(required, kind):
                 content = _digest_of_content(kind, {path: required[path] for path in kind.paths})
                 wanted.setdefault(content, []).append(rule)
-            elif any(
-                conditions_agree(rule, grant.where)
-                for grant in _grants_of_kind(connection, account_id, digest)
-            ):
+            elif any(conditions_agree(rule, grant.where) for grant in of_kind(digest)):
                 covered.add((rule.webhook_id, rule.name))
     for content in _find_contents(connection, account_id, wanted):
         covered.update((rule.webhook_id, rule.name) for rule in wanted[content])
     return covered
+
+
+def _requires_values(required: dict[str, Condition], kind: GrantKind) -> bool:
+    """Whether a rule requires a value at each path of the grants of a kind."""
+    return all(
+        path in required and not isinstance(required[path], Alternatives) for path in kind.paths
+    )
 
 
 def _kinds_of(connection: Connection, account_id: str) -> dict[GrantKind, str]:
@@ -187,18 +199,18 @@ def _find_contents(
 
 def _digest_of_kind(kind: GrantKind) -> str:
     """The hash that is equal for grants of one kind only."""
-    return _digest([kind.event_types, kind.paths])
+    return _digest([kind.event_types, kind.shape])
 
 
-def _digest_of_content(kind: GrantKind, where: dict[str, Scalar]) -> str:
+def _digest_of_content(kind: GrantKind, where: Mapping[str, Any]) -> str:
     """The hash that is equal for grants that match the same events."""
     return _digest([kind.event_types, [[path, _number(where[path])] for path in kind.paths]])
 
 
-def _number(value: Scalar) -> Scalar:
+def _number(value: Any) -> Any:
     # JSON has one type of numbers: 42.0 equals 42.
     is_whole = isinstance(value, float) and value.is_integer()
-    return int(value) if is_whole else value  # type: ignore[arg-type]  # it is a float
+    return int(value) if is_whole else value
 
 
 def _digest(content: Sequence[object]) -> str:
@@ -207,7 +219,7 @@ def _digest(content: Sequence[object]) -> str:
 
 def _to_value(grant: Grant) -> str:
     # As UTF-8, like the value of a rule: it fits into MySQL's TEXT.
-    value = {"eventTypes": grant.event_types, "where": dict(grant.where)}
+    value = {"eventTypes": grant.event_types, "where": document_of(grant.where)}
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -215,5 +227,5 @@ def to_grant(row: Row[Any]) -> Grant:
     """The grant of a row that is not deleted."""
     value = json.loads(row.value)
     return Grant(
-        row.account_id, row.name, tuple(value["eventTypes"]), tuple(value["where"].items())
+        row.account_id, row.name, tuple(value["eventTypes"]), conditions_of(value["where"])
     )

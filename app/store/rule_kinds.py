@@ -5,17 +5,24 @@ rules. Nothing is locked here; `rules` holds the lock of the routing revision.
 """
 
 import json
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, not_, select
 
+from app.domain.patterns import count_alternatives
 from app.domain.rules import (
+    ALTERNATIVES_PER_ACCOUNT_MAX,
     GLOBS_PER_ACCOUNT_MAX,
     KINDS_PER_ACCOUNT_MAX,
     KINDS_PER_WEBHOOK_MAX,
     PATH_SETS_PER_ACCOUNT_MAX,
+    PATTERNS_PER_ACCOUNT_MAX,
+    Conditions,
     Rule,
+    conditions_of,
+    split_patterns,
 )
 from app.store.errors import TooManyRules
 from app.store.sql import exactly
@@ -48,7 +55,8 @@ def check_account_limits(connection: Connection, rule: Rule, kind: str, account_
     """Return if the account of the webhook may have this rule, whose kind has the hash `kind`.
 
     Raises:
-        TooManyRules: the rules of its webhooks would have too many kinds, globs or sets of paths.
+        TooManyRules: the rules of its webhooks would have too many kinds, globs, sets of paths or
+            patterns.
     """
     is_of_account = and_(webhooks.c.account_id == account_id, webhooks.c.deleted_ms.is_(None))
     is_known = (
@@ -69,10 +77,30 @@ def check_account_limits(connection: Connection, rule: Rule, kind: str, account_
         raise TooManyRules(
             account, f"rules with {len(globs)} different globs, of at most {GLOBS_PER_ACCOUNT_MAX}"
         )
-    path_sets = {frozenset(value["where"]) for value in values if value["where"]}
-    path_set = frozenset(dict(rule.where))
-    if path_set and path_set not in path_sets and len(path_sets) >= PATH_SETS_PER_ACCOUNT_MAX:
+    others = [conditions_of(value["where"]) for value in values]
+    path_sets, path_set = _path_sets(others), _path_sets([rule.where])
+    if not path_set <= path_sets and len(path_sets) >= PATH_SETS_PER_ACCOUNT_MAX:
         raise TooManyRules(account, f"rules with {PATH_SETS_PER_ACCOUNT_MAX} sets of paths")
+    _check_patterns(account, others, rule)
+
+
+def _path_sets(conditions: Iterable[Conditions]) -> set[frozenset[str]]:
+    """The different sets of paths with values."""
+    found = (values for values, _ in map(split_patterns, conditions))
+    return {frozenset(dict(values)) for values in found if values}
+
+
+def _check_patterns(account: str, others: Iterable[Conditions], rule: Rule) -> None:
+    found = {patterns for _, patterns in map(split_patterns, others) if patterns}
+    _, new = split_patterns(rule.where)
+    if not new or new in found:
+        return
+    if len(found) >= PATTERNS_PER_ACCOUNT_MAX:
+        raise TooManyRules(account, f"rules with {PATTERNS_PER_ACCOUNT_MAX} different patterns")
+    count = count_alternatives(found)
+    if count + count_alternatives([new]) > ALTERNATIVES_PER_ACCOUNT_MAX:
+        limit = f"of at most {ALTERNATIVES_PER_ACCOUNT_MAX}"
+        raise TooManyRules(account, f"rules with {count} alternatives in patterns, {limit}")
 
 
 def _is_other(rule: Rule) -> ColumnElement[bool]:

@@ -10,7 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from app.domain.rules import DEFAULT_RULE, RULES_PER_WEBHOOK_MAX, Rule
+from app.domain.rules import (
+    DEFAULT_RULE,
+    RULES_PER_WEBHOOK_MAX,
+    Rule,
+    conditions_of,
+    document_of,
+)
 from app.store.errors import RuleNotFound, TooManyRules
 from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
 from app.store.revisions import count_up, purge_deleted
@@ -176,11 +182,11 @@ def default_types(
 def _to_value(rule: Rule) -> str:
     # As UTF-8 the largest rule that the API accepts fits into the 65,535 bytes of MySQL's TEXT;
     # escaped, a character may take twelve bytes.
-    value = {"eventTypes": rule.event_types, "where": dict(rule.where)}
+    value = {"eventTypes": rule.event_types, "where": document_of(rule.where)}
     return json.dumps(value, ensure_ascii=False)
 
 
 def to_rule(row: Row[Any]) -> Rule:
     """The rule of a row that is not deleted."""
     value = json.loads(row.value)
-    return Rule(row.webhook_id, row.name, tuple(value["eventTypes"]), tuple(value["where"].items()))
+    return Rule(row.webhook_id, row.name, tuple(value["eventTypes"]), conditions_of(value["where"]))

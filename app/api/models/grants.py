@@ -4,7 +4,8 @@ from typing import Self
 
 from app.api.models.documents import Document
 from app.domain.grants import Grant
-from app.domain.rules import Scalar
+from app.domain.rules import document_of
+from app.http.event_patterns import ConditionDocument
 from app.http.event_selections import SELECTION_EXAMPLE
 from app.http.request_bodies import example
 
@@ -17,7 +18,7 @@ class GrantDocument(Document):
     account_id: str
     name: str
     event_types: list[str]
-    where: dict[str, Scalar]
+    where: dict[str, ConditionDocument]
 
     @classmethod
     def of(cls, grant: Grant) -> Self:
@@ -26,5 +27,5 @@ class GrantDocument(Document):
             account_id=grant.account_id,
             name=grant.name,
             event_types=list(grant.event_types),
-            where=dict(grant.where),
+            where=document_of(grant.where),
         )

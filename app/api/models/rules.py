@@ -6,21 +6,22 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from app.api.models.documents import Document
-from app.domain.rules import Rule, Scalar
+from app.domain.rules import Rule, document_of
 from app.domain.windows import format_time
+from app.http.event_patterns import ConditionDocument
 from app.http.event_selections import SELECTION_EXAMPLE, EventSelection
 from app.http.request_bodies import RequestBody, Time, example
 from app.services.sample_events import SampleEvent, SampleMatch
 
 
 class RuleRequest(EventSelection):
-    """A rule: events of one of these types with all of these values."""
+    """A rule: events of one of these types that meet all of these conditions."""
 
     model_config = example(SELECTION_EXAMPLE)
 
     def rule(self, webhook_id: str, name: str) -> Rule:
         """The rule to store."""
-        return Rule(webhook_id, name, tuple(self.event_types), tuple(self.where.items()))
+        return Rule(webhook_id, name, tuple(self.event_types), self.conditions)
 
 
 class RuleDocument(Document):
@@ -34,7 +35,7 @@ class RuleDocument(Document):
     webhook_id: str
     name: str
     event_types: list[str]
-    where: dict[str, Scalar]
+    where: dict[str, ConditionDocument]
     covered_by_grant: bool = Field(
         description="Whether a grant of the account covers some event that the rule can match. "
         "If false, the rule matches only events that were published for the account."
@@ -47,7 +48,7 @@ class RuleDocument(Document):
             webhook_id=rule.webhook_id,
             name=rule.name,
             event_types=list(rule.event_types),
-            where=dict(rule.where),
+            where=document_of(rule.where),
             covered_by_grant=is_covered,
         )
 

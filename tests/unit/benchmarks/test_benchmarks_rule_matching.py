@@ -3,13 +3,17 @@
 import json
 
 from app.domain.event_values import EventBody
+from app.domain.patterns import count_alternatives
 from app.domain.rules import (
+    ALTERNATIVES_PER_ACCOUNT_MAX,
+    CONDITIONS_MAX,
     GLOBS_PER_ACCOUNT_MAX,
     KINDS_PER_ACCOUNT_MAX,
     KINDS_PER_WEBHOOK_MAX,
     PATH_SETS_PER_ACCOUNT_MAX,
+    PATTERNS_PER_ACCOUNT_MAX,
 )
-from benchmarks.rule_matching import Event, index_of, worst_rules
+from benchmarks.rule_matching import Event, index_of, worst_patterns, worst_rules
 
 DATA = {name: number for number, name in enumerate("abcdefgh")}
 EVENT = Event("order.created", json.dumps({"data": DATA}).encode())
@@ -25,5 +29,13 @@ def test_the_worst_rules_use_up_the_limits_of_an_account() -> None:
         assert len(kinds) == KINDS_PER_WEBHOOK_MAX
 
 
+def test_the_worst_patterns_use_up_the_limits_of_an_account() -> None:
+    patterns = {rule.where for rule in worst_patterns()}
+    assert len(patterns) == PATTERNS_PER_ACCOUNT_MAX
+    assert count_alternatives(patterns) == ALTERNATIVES_PER_ACCOUNT_MAX
+    assert all(len(where) <= CONDITIONS_MAX for where in patterns)
+
+
 def test_the_worst_rules_match_nothing() -> None:
-    assert not index_of(worst_rules(EVENT)).match(EVENT.event_type, EventBody(EVENT.body))
+    for rules in (worst_rules(EVENT), worst_patterns()):
+        assert not index_of(rules).match(EVENT.event_type, EventBody(EVENT.body))

@@ -22,10 +22,12 @@ from app.config import Settings
 from app.domain.accounts import Scope as KeyScope
 from app.domain.grants import GRANT_KINDS_PER_ACCOUNT_MAX, GRANTS_PER_ACCOUNT_MAX
 from app.domain.rules import (
+    ALTERNATIVES_PER_ACCOUNT_MAX,
     GLOBS_PER_ACCOUNT_MAX,
     KINDS_PER_ACCOUNT_MAX,
     KINDS_PER_WEBHOOK_MAX,
     PATH_SETS_PER_ACCOUNT_MAX,
+    PATTERNS_PER_ACCOUNT_MAX,
     RULES_PER_WEBHOOK_MAX,
 )
 from app.http import problems
@@ -204,8 +206,11 @@ def test_the_limits_of_a_request_are_those_of_the_code() -> None:
         ("kinds of rules", KINDS_PER_ACCOUNT_MAX),
         ("different globs in the rules", GLOBS_PER_ACCOUNT_MAX),
         ("different sets of paths in the rules", PATH_SETS_PER_ACCOUNT_MAX),
+        ("different [patterns](webhooks.md#patterns) in the rules", PATTERNS_PER_ACCOUNT_MAX),
     ):
         assert documented[f"{what} of a developer's account"] == str(most)
+    alternatives = documented["alternatives of these patterns together"]
+    assert alternatives == str(ALTERNATIVES_PER_ACCOUNT_MAX)
 
 
 def test_the_example_of_an_audit_line_has_its_fields() -> None:

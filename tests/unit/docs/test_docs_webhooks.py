@@ -1,5 +1,6 @@
 """The page for webhook owners agrees with the code."""
 
+import json
 import time
 
 import pytest
@@ -19,13 +20,22 @@ from app.domain.endpoint_options import (
 from app.domain.globs import glob_matches
 from app.domain.model import Validation, WebhookStatus
 from app.domain.options import EVENT_TYPES_MAX
+from app.domain.patterns import (
+    ALTERNATIVES_MAX,
+    OPERATORS,
+    PATTERN_BYTES_MAX,
+    STEPS_MAX,
+    compile_alternatives,
+)
 from app.domain.retry import GONE, PERMANENT
 from app.domain.rules import (
+    ALTERNATIVES_PER_ACCOUNT_MAX,
     CONDITIONS_MAX,
     GLOBS_PER_ACCOUNT_MAX,
     KINDS_PER_ACCOUNT_MAX,
     KINDS_PER_WEBHOOK_MAX,
     PATH_SETS_PER_ACCOUNT_MAX,
+    PATTERNS_PER_ACCOUNT_MAX,
     RULES_PER_WEBHOOK_MAX,
 )
 from app.domain.tallies import CELLS_MAX
@@ -138,6 +148,29 @@ def test_the_members_of_a_rule_are_documented_with_their_bounds() -> None:
     assert f"up to {RULES_PER_WEBHOOK_MAX:,} rules, of {KINDS_PER_WEBHOOK_MAX} kinds" in PAGE
     limits = f"{KINDS_PER_ACCOUNT_MAX} kinds, {GLOBS_PER_ACCOUNT_MAX} different globs and"
     assert f"{limits}\n{PATH_SETS_PER_ACCOUNT_MAX} different sets of paths" in PAGE
+    patterns = f"{PATTERNS_PER_ACCOUNT_MAX} different patterns"
+    assert f"{patterns} with {ALTERNATIVES_PER_ACCOUNT_MAX} alternatives together" in PAGE
+
+
+def test_every_operator_of_patterns_is_documented_with_a_valid_example() -> None:
+    rows = table(PAGE, "### Patterns")
+    assert {row["operator"] for row in rows} == {"a value", *OPERATORS}
+    for row in rows:
+        compile_alternatives(json.loads(row["example"]))
+        assert row["operator"] == "a value" or row["operator"] in row["example"]
+
+
+def test_the_limits_of_patterns_are_those_of_the_code() -> None:
+    text = section(PAGE, "### Patterns")
+    assert f"up to {ALTERNATIVES_MAX} alternatives" in text
+    assert f"{STEPS_MAX} members\nin a path, and {PATTERN_BYTES_MAX:,} bytes as JSON" in text
+
+
+def test_the_rules_that_the_page_shows_are_valid() -> None:
+    rows = table(PAGE, "## Rules", 1)
+    for row in rows:
+        RuleRequest.model_validate_json(row["rule"])
+    assert len(rows) == 5
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ async def test_an_unknown_account_is_named(client: AsyncClient) -> None:
         {"eventTypes": []},
         {"eventTypes": ["with space"]},
         {"eventTypes": ["*"] * 51},
-        {"eventTypes": ["*"], "where": {"a": [1]}},
+        {"eventTypes": ["*"], "where": {"a": [[1]]}},
         {"eventTypes": ["*"], "where": {str(number): 1 for number in range(6)}},
         {"eventTypes": ["*"], "when": {}},
     ],

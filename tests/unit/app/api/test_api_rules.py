@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -5,7 +6,7 @@ from httpx import AsyncClient
 
 from app.domain.grants import Grant
 from app.domain.model import Webhook
-from app.domain.rules import Rule
+from app.domain.rules import Rule, document_of
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.receiver_thread import ReceiverThread
@@ -114,8 +115,19 @@ async def test_a_condition_keeps_the_kind_of_its_value(
         b'{"eventTypes": ["' + b"x" * 257 + b'"]}',
         b'{"eventTypes": [' + b",".join([b'"x"'] * 51) + b"]}",
         b'{"eventTypes": ["*"], "where": {"": 1}}',
-        b'{"eventTypes": ["*"], "where": {"a": [1]}}',
-        b'{"eventTypes": ["*"], "where": {"a": {"b": 1}}}',
+        b'{"eventTypes": ["*"], "where": {"a": [[1]]}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"b": {}}}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"b": {"\\ud800": 1}}}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"prefix": "a"}}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"": 1}}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"' + b"b" * 255 + b'": 1}}}',
+        b'{"eventTypes": ["*"], "where": {"a": ' + b'{"a":' * 99 + b"1" + b"}" * 101,
+        b'{"eventTypes": ["*"], "where": {"a' + b".a" * 16 + b'": [1]}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"b": 1}, "a.b": [1]}}',
+        b'{"eventTypes": ["*"], "where": {"a": {"b":1,"c":1,"d":1,"e":1,"f":1,"g":1}}}',
+        b'{"eventTypes": ["*"], "where": {"a": [' + b"1," * 50 + b"1]}}",
+        b'{"eventTypes": ["*"], "where": {"a": ["' + b'","'.join([b"x" * 999] * 5) + b'"]}}',
+        b'{"eventTypes": ["*"], "where": {"a": ' + b"[" * 900 + b"]" * 900 + b"}}",
         b'{"eventTypes": ["*"], "where": {"a": NaN}}',
         b'{"eventTypes": ["*"], "where": {"a": 1e999}}',
         b'{"eventTypes": ["*"], "where": {"a": "\\ud800"}}',
@@ -133,14 +145,57 @@ async def test_an_invalid_rule_is_rejected(
     assert answer.json()["type"] == "urn:rewind:problem:invalid-request"
 
 
-async def test_an_invalid_value_is_rejected_with_one_error(
+@pytest.mark.parametrize(
+    ("condition", "field", "allowed"),
+    [
+        (float("1e999"), "where.data.user", "a number, true, false or null, or a list of altern"),
+        ({"id": {"exists": True}}, "where.data.user.id", "members of the event; operators stand"),
+        (["a", {"prefix": 1}], "where.data.user[1].prefix", "a text of up to 1,000 characters"),
+        ({"id": [{"like": "a"}]}, "where.data.user.id[0]", "an object with one of prefix, suffix"),
+        ([*range(51)], "where", "up to 50 alternatives in all patterns"),
+    ],
+)
+async def test_an_invalid_condition_is_rejected_with_its_place(
+    developers_client: AsyncClient, webhook: Webhook, condition: Any, field: str, allowed: str
+) -> None:
+    content = json.dumps({"eventTypes": ["*"], "where": {"data.user": condition}})
+    headers = {"content-type": "application/json"}
+    answer = await developers_client.put(path(webhook, "one"), content=content, headers=headers)
+    problem = answer.json()
+    assert (answer.status_code, problem["field"]) == (400, field)
+    assert allowed in problem["allowed"]
+    assert "errors" not in problem
+
+
+async def test_every_invalid_condition_is_named(
     developers_client: AsyncClient, webhook: Webhook
 ) -> None:
-    rule = {"eventTypes": ["*"], "where": {"data.user": {"id": 42}}}
+    rule = {"eventTypes": ["*"], "where": {"a": [], "b": [1], "c": {"d": [{"exists": 1}]}}}
     problem = (await developers_client.put(path(webhook, "one"), json=rule)).json()
-    assert problem["field"] == "where.data.user"
-    assert problem["allowed"].endswith("a number, true, false or null")
-    assert "errors" not in problem
+    assert [each["field"] for each in problem["errors"]] == ["where.a", "where.c.d[0].exists"]
+
+
+async def test_patterns_are_returned_by_their_full_paths(
+    developers_client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    nested = {"amount": [{"numeric": [">", 1.0]}, "ä"], "user": {"id": 42, "name": [None]}}
+    rule = {"eventTypes": ["*"], "where": {"data": nested, "type": ["a"]}}
+    answer = await developers_client.put(path(webhook, "one"), json=rule)
+    assert answer.status_code == 201, answer.text
+    where = {
+        "data.amount": [{"numeric": [">", 1.0]}, "ä"],
+        "data.user.id": 42,
+        "data.user.name": [None],
+        "type": ["a"],
+    }
+    assert answer.json()["where"] == where
+    assert json.dumps(document_of(store.rule(webhook.id, "one").where)) == json.dumps(where)
+    sample = {"type": "a", "data": {"amount": 2, "user": {"id": 42, "name": None}}}
+    answer = await developers_client.post(matches_path(webhook), json=sample)
+    assert answer.json()["matchingRules"] == ["one"]
+    sample = {"type": "a", "data": {"amount": 1, "user": {"id": 42, "name": None}}}
+    answer = await developers_client.post(matches_path(webhook), json=sample)
+    assert answer.json()["matchingRules"] == []
 
 
 async def test_a_short_list_is_rejected_with_our_message(

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.grants import Grant
+from app.domain.rules import Alternatives
 from app.store import Store
 from tests.support.database.migrated import make_migrated
 
@@ -92,6 +93,16 @@ def test_a_grant_is_put_listed_and_deleted(store: Store, url: str) -> None:
     assert "has no grant 'user-42'" in gone.stderr
 
 
+def test_a_list_in_a_grant_is_a_pattern(store: Store, url: str) -> None:
+    account = store.create_account("acme")
+    pattern = '[1, {"prefix": "a"}]'
+    arguments = ("grants", "put", "one", "--account", "acme", "--event-type", "*")
+    assert run(url, *arguments, "--where", f"data.a={pattern}").exit_code == 0
+    grant = Grant(account.id, "one", ("*",), (("data.a", Alternatives(pattern)),))
+    assert store.grant(account.id, "one") == grant
+    assert run(url, "grants", "list", "--account", "acme").stdout == f"one  *  data.a={pattern}\n"
+
+
 def test_all_grants_are_listed(store: Store, url: str) -> None:
     account = store.create_account("acme")
     names = [f"user-{number:03}" for number in range(120)]
@@ -119,7 +130,7 @@ def test_an_unknown_account_is_an_error_that_says_how_to_create_it(
         (["a.b", "--event-type", "*"], "name is 'a.b'"),
         (["one", "--event-type", "with space"], "eventTypes[0] is 'with space'"),
         (["one", "--event-type", "*", "--where", "data.userId"], "allowed: PATH=VALUE"),
-        (["one", "--event-type", "*", "--where", "a=[1]"], "where.a is '[1]'"),
+        (["one", "--event-type", "*", "--where", "a=[[1]]"], "where.a[0] is '[1]'"),
         (["one", "--event-type", "*", "--where", "=1"], "where"),
         (["one"], "--event-type"),
     ],

@@ -11,7 +11,7 @@ from app.domain import match_index
 from app.domain.event_values import EventBody
 from app.domain.globs import glob_matches
 from app.domain.match_index import MatchIndex
-from app.domain.rules import Rule, Scalar
+from app.domain.rules import Rule, Scalar, document_of
 from tests.support.function_calls import calls_of
 
 
@@ -227,7 +227,7 @@ def naive(rules: dict[tuple[str, str], Rule], event: dict[str, Any]) -> list[str
             rule.webhook_id
             for rule in rules.values()
             if any(glob_matches(glob, event["type"]) for glob in rule.event_types)
-            and all(holds(path, wanted) for path, wanted in rule.where)
+            and all(holds(path, wanted) for path, wanted in document_of(rule.where).items())
         }
     )
 

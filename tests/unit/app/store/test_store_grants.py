@@ -1,11 +1,13 @@
 """The table of grants."""
 
+from typing import Any
+
 import pytest
 
 from app.domain import grants as limits
 from app.domain.accounts import DEFAULT_ACCOUNT, Account
 from app.domain.grants import EVERYTHING, Grant
-from app.domain.rules import Rule, Scalar
+from app.domain.rules import Rule, conditions_of
 from app.store import AccountNotFound, GrantNotFound, Store, TooManyGrants
 from app.store import grants as grant_table
 
@@ -15,8 +17,8 @@ def account(store: Store) -> Account:
     return store.create_account("acme")
 
 
-def grant_of(account: Account, name: str = "one", *event_types: str, **where: Scalar) -> Grant:
-    return Grant(account.id, name, event_types or ("*",), tuple(where.items()))
+def grant_of(account: Account, name: str = "one", *event_types: str, **where: Any) -> Grant:
+    return Grant(account.id, name, event_types or ("*",), conditions_of(where))
 
 
 def test_the_first_account_has_a_grant_for_everything_and_a_new_one_has_none(
@@ -108,13 +110,24 @@ def test_readers_of_the_routing_table_learn_of_every_change(store: Store, accoun
         (("dm.sent",), {"userId": 42, "live": True}, True),
         (("dm.sent",), {"userId": 42, "live": 1}, False),
         (("dm.sent",), {"live": False}, False),
+        (("dm.sent",), {"userId": [41, 99]}, True),
+        (("dm.sent",), {"userId": [99]}, False),
+        (("dm.sent",), {"userId": 42, "live": [False, None]}, False),
+        (("dm.sent",), {"userId": [{"numeric": [">", 41]}], "live": True}, True),
+        (("dm.sent",), {"userId": [{"exists": False}]}, False),
+        (("dm.sent",), {"other": ["a"]}, True),
+        (("tag.*",), {"tag": "vip"}, True),
+        (("tag.*",), {"tag": "lord"}, False),
+        # An array can have values for both patterns.
+        (("tag.*",), {"tag": ["lord"]}, True),
+        (("tag.*",), {"tag": [{"exists": False}]}, False),
     ],
 )
 def test_a_rule_is_covered_if_it_can_match_a_granted_event(
     store: Store,
     account: Account,
     event_types: tuple[str, ...],
-    where: dict[str, Scalar],
+    where: dict[str, Any],
     is_covered: bool,
 ) -> None:
     for number in (41, 42):
@@ -122,7 +135,8 @@ def test_a_rule_is_covered_if_it_can_match_a_granted_event(
         store.put_grant(grant_of(account, f"dm-{number}", "dm.*", userId=number, live=True))
     store.put_grant(grant_of(account, "gone", "tweet.*"))
     store.delete_grant(account.id, "gone")
-    rule = Rule("wh_1", "default", event_types, tuple(where.items()))
+    store.put_grant(grant_of(account, "tags", "tag.*", tag=[{"prefix": "v"}]))
+    rule = Rule("wh_1", "default", event_types, conditions_of(where))
     other = Rule("wh_1", "other", ("none",))
     wanted = {("wh_1", "default")} if is_covered else set()
     assert store.find_covered_rules(account.id, [rule, other]) == wanted

@@ -1,8 +1,12 @@
+import json
+from typing import Any
+
 import pytest
 
 from app.domain.model import NewWebhook, Webhook
 from app.domain.options import EVENT_TYPES_MAX
-from app.domain.rules import CONDITIONS_MAX, Rule
+from app.domain.patterns import PATTERN_BYTES_MAX
+from app.domain.rules import CONDITIONS_MAX, Alternatives, Rule, conditions_of
 from app.store import (
     InvalidCursor,
     RuleNotFound,
@@ -36,6 +40,10 @@ def test_the_largest_rule_can_be_stored(store: Store, webhook: Webhook, characte
     rule = Rule(webhook.id, "all", globs, tuple((path, character * 1_000) for path in paths))
     store.put_rule(rule)
     assert store.rule(webhook.id, "all") == rule
+    pattern = Alternatives(json.dumps(["x" * (PATTERN_BYTES_MAX - 4)]))
+    with_pattern = Rule(webhook.id, "all", globs, (*rule.where[1:], ("", pattern)))
+    store.put_rule(with_pattern)
+    assert store.rule(webhook.id, "all") == with_pattern
 
 
 def test_a_webhook_with_event_types_gets_its_rule_at_creation(store: Store) -> None:
@@ -204,6 +212,44 @@ def test_developers_may_use_a_number_of_globs_and_sets_of_paths(
         store.create_webhook(new, at_most=20, event_types=["d"])
     assert store.create_webhook(new, event_types=["d"])
     assert len(store.webhooks().items) == 2
+
+
+def test_developers_may_use_a_number_of_patterns_and_alternatives(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_kinds, "PATTERNS_PER_ACCOUNT_MAX", 3)
+    monkeypatch.setattr(rule_kinds, "ALTERNATIVES_PER_ACCOUNT_MAX", 4)
+
+    def put(name: str, *, limited: str | None = webhook.account_id, **where: Any) -> bool:
+        rule = Rule(webhook.id, name, ("*",), conditions_of(where))
+        return store.put_rule(rule, of_account=limited)[1]
+
+    put("a", x=["a", {"prefix": "b"}], y=[1])
+    # The same patterns with a value, and in another order, are no further ones.
+    assert put("b", y=[1], x=["a", {"prefix": "b"}], z=1)
+    with pytest.raises(TooManyRules, match="3 alternatives in patterns, of at most 4; more are"):
+        put("c", x=["a", "b"])
+    assert put("c", x=["a"])
+    assert put("d", x="a")
+    monkeypatch.setattr(rule_kinds, "PATTERNS_PER_ACCOUNT_MAX", 2)
+    with pytest.raises(TooManyRules, match="has rules with 2 different patterns; more are not"):
+        put("e", x=["b"])
+    assert put("e", x=["b"], limited=None)
+
+
+def test_patterns_make_kinds(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_kinds, "KINDS_PER_WEBHOOK_MAX", 2)
+
+    def put(name: str, **where: Any) -> bool:
+        return store.put_rule(Rule(webhook.id, name, ("*",), conditions_of(where)))[1]
+
+    put("a", x=["a"], y=1)
+    assert put("b", x=["a"], y=2)
+    assert put("c", x="a", y=1)
+    with pytest.raises(TooManyRules, match="has rules of 2 kinds"):
+        put("d", x=["b"], y=1)
 
 
 def test_the_limits_of_an_account_do_not_count_other_accounts(
