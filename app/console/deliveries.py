@@ -2,24 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, Self
+from typing import Final, Self
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from app.console.audit import log_change
 from app.console.delivery_parts import version_of
+from app.console.flash_messages import flash_query
 from app.console.formats import add_utc
-from app.console.forms import REJECTIONS, form_rejection, parse_body
+from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
 from app.console.rendering import render_page
 from app.console.sessions import ViewerDependency
 from app.console.urls import deliveries_url, jobs_url
 from app.domain.deliveries import DeliveryStatus
-from app.domain.model import ReplayFilter
+from app.domain.model import ReplayFilter, WebhookStatus
 from app.http.dependencies import Cursor, ServicesDependency
-from app.http.request_bodies import EventTypeGlob, RequestBody, Time
-from app.services.deliveries import list_deliveries
+from app.http.request_bodies import EventId, EventTypeGlob, RequestBody, ResendRequest, Time
+from app.services.deliveries import list_deliveries, resend_deliveries
 
 ROWS: Final = 50
 
@@ -34,7 +37,7 @@ class DeliverySelection(RequestBody):
     """The filter of a list of deliveries."""
 
     status: DeliveryStatus | None = None
-    event_id: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")] | None = None
+    event_id: EventId | None = None
     event_type: EventTypeGlob | None = None
     from_ms: Time | None = Field(None, alias="from")
     to_ms: Time | None = Field(None, alias="to")
@@ -73,6 +76,8 @@ async def deliveries_page(
         services.store.webhook, webhook_id, of_account=viewer.key.account_filter
     )
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    # Read before the deliveries: a resend that ends meanwhile is updated live.
+    resending = await run_in_threadpool(services.store.pending_resends, webhook.id)
     page, rejection = None, None
     try:
         selection = DeliverySelection.of_fields(typed)
@@ -98,11 +103,39 @@ async def deliveries_page(
         tabs=_tabs(webhook.id, typed),
         page=page,
         version_of=version_of,
+        resending=resending,
+        may_resend=viewer.may_change and webhook.status is WebhookStatus.ENABLED,
+        query=request.url.query,
         is_filtered=any(typed.values()),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         older=following and deliveries_url(webhook.id, typed | {"cursor": following}),
         newest=deliveries_url(webhook.id, typed) if cursor else None,
     )
+
+
+@router.post("/webhooks/{webhook_id}/deliveries/resend", operation_id="resendDeliveries")
+async def resend_selected(
+    webhook_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Send the selected deliveries once more, all or none, and return to the list."""
+    selected = form.all("id")
+    if not selected:
+        return _redirect_back(webhook_id, form, flash_query("no-deliveries"))
+    wanted = parse_body(ResendRequest, {"deliveryIds": selected}).delivery_ids or []
+    resends = await resend_deliveries(services, viewer.key, wanted, webhook_id)
+    log_change(request, viewer.key, "resendDeliveries", webhook_id, 303)
+    return _redirect_back(webhook_id, form, flash_query("resend", len(resends)))
+
+
+def _redirect_back(webhook_id: str, form: Form, flash: str) -> Response:
+    """Return to the page of the list that the form was on."""
+    given = dict(parse_qsl(form["back"]))
+    url = deliveries_url(webhook_id, {name: given.get(name) for name in (*FIELDS, "cursor")})
+    return RedirectResponse(f"{url}{'&' if '?' in url else '?'}{flash}", 303)
 
 
 def _tabs(webhook_id: str, typed: Mapping[str, str]) -> list[DeliveryTab]:

@@ -6,17 +6,20 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
+from app.console.audit import log_change
 from app.console.delivery_parts import delivery_parts, version_of
+from app.console.flash_messages import flash_query
+from app.console.forms import ChangeForm
 from app.console.messages import HEX_BYTES_MAX, hex_lines
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import ViewerDependency
-from app.console.urls import deliveries_url, jobs_url
-from app.domain.model import ReplayFilter
+from app.console.urls import DELIVERIES, deliveries_url, jobs_url
+from app.domain.model import ReplayFilter, WebhookStatus
 from app.http.dependencies import ServicesDependency
 from app.log.topics import DELIVERY_LOG
-from app.services.deliveries import get_delivery
+from app.services.deliveries import get_delivery, resend_deliveries
 
 PAYLOAD_CHARACTERS_MAX: Final = 16_384
 """Characters of a payload on the page; the download has all."""
@@ -48,7 +51,8 @@ async def delivery_page(
         "delivery.html",
         delivery=delivery,
         webhook=webhook,
-        version=version_of(delivery),
+        version=version_of(delivery, is_resending=found.pending_resends > 0),
+        may_resend=viewer.may_change and webhook.status is WebhookStatus.ENABLED,
         parts=delivery_parts(template_environment(request), found, is_operator=viewer.is_operator),
         headers=found.header_texts(with_internal=viewer.is_operator),
         payload=shown_payload(found.body),
@@ -57,6 +61,20 @@ async def delivery_page(
         message_url=f"/console/log/topics/{DELIVERY_LOG}/messages?from=offset"
         f"&partition={place.partition}&offset={place.offset}",
     )
+
+
+@router.post("/deliveries/{delivery_id}/resend", operation_id="resendDelivery")
+async def resend(
+    delivery_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    _form: ChangeForm,
+) -> Response:
+    """Send a delivery once more; its page shows the attempt."""
+    await resend_deliveries(services, viewer.key, [delivery_id])
+    log_change(request, viewer.key, "resendDelivery", delivery_id, 303)
+    return RedirectResponse(f"{DELIVERIES}/{delivery_id}?{flash_query('resend')}", 303)
 
 
 @router.get("/deliveries/{delivery_id}/payload")

@@ -7,31 +7,36 @@ from markupsafe import Markup, escape
 
 from app.console.formats import count, time_tag
 from app.console.rendering import template_macro
+from app.domain.deliveries import DeliveryStatus
 from app.log.deliveries import DeliveryDetail, DeliverySummary
 
 _TEMPLATE: Final = "_delivery_parts.html"
 
 
-def version_of(delivery: DeliverySummary) -> str:
-    """Return a text that differs when what a page shows of a delivery differs."""
-    return f"{delivery.status or 'unknown'}.{delivery.attempts}"
+def version_of(delivery: DeliverySummary, *, is_resending: bool = False) -> str:
+    """Return a text that differs when what a page shows of a delivery differs.
+
+    It begins with "pending" while the delivery or a resend of it is pending.
+    """
+    status = f"{DeliveryStatus.PENDING}-resend" if is_resending else delivery.status or "unknown"
+    return f"{status}.{delivery.attempts}"
 
 
 def delivery_parts(
     environment: Environment, detail: DeliveryDetail, *, is_operator: bool
 ) -> dict[str, str]:
     """Return the markup of the parts by name: those of a row, and those of the delivery's page."""
-    delivery = detail.summary
+    delivery, is_resending = detail.summary, detail.pending_resends > 0
 
     def part(name: str, *arguments: object) -> Markup:
         return template_macro(environment, _TEMPLATE, name)(*arguments)
 
     parts = {
-        "status": part("status_cell", delivery),
+        "status": part("status_cell", delivery, is_resending),
         "attempts": count(delivery.attempts),
         "response": part("response_cell", delivery),
         "settled": escape(time_tag(delivery.settled_ms)),
-        "badge": part("status", delivery),
+        "badge": part("status", delivery, is_resending),
         "reason": escape(delivery.reason or ""),
         "next": part("next_attempt", detail.next_attempt_ms),
         "attempt-list": part("attempts", detail.attempts, delivery.status, is_operator),

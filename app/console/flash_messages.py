@@ -38,6 +38,10 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
     "retry": MessageTemplate(
         "Retry queued: it sends what was not delivered.", "{} retries queued."
     ),
+    "resend": MessageTemplate("Resend queued.", "{} resends queued."),
+    "no-deliveries": MessageTemplate(
+        "No deliveries selected.", "No deliveries selected.", is_bad_news=True
+    ),
     "start": MessageTemplate("Replay queued.", "{} replays queued."),
     "none-selected": MessageTemplate(
         "No jobs selected. Select jobs, or choose all that match.",

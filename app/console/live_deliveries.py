@@ -12,6 +12,7 @@ from app.domain.deliveries import parse_delivery_id
 from app.log.deliveries import DeliveryDetail
 from app.log.errors import LogError, NotInLog
 from app.process import on_own_thread
+from app.services.deliveries import read_delivery
 from app.services.services import Services
 from app.store import StoreError
 from app.store.errors import WebhookNotFound
@@ -40,7 +41,7 @@ class DeliveryUpdates:
             return
         found = await on_own_thread(partial(self._look_up, due))
         for item, (detail, account_id) in found.items():
-            version = version_of(detail.summary)
+            version = version_of(detail.summary, is_resending=detail.pending_resends > 0)
             for page, pending in shown.items():
                 is_visible = page.account in (None, account_id)
                 if item in pending and is_visible and page.is_outdated(item, version):
@@ -62,8 +63,7 @@ class DeliveryUpdates:
             if place is None:
                 continue
             try:
-                detail = self._services.deliveries.delivery(place)
-                webhook = self._services.store.webhook(detail.summary.webhook_id)
+                detail, webhook = read_delivery(self._services, place)
             except (NotInLog, WebhookNotFound):
                 continue
             except (LogError, StoreError):

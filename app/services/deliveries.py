@@ -9,7 +9,7 @@ from anyio import to_thread
 from app.domain.accounts import ApiKey
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus, parse_delivery_id
 from app.domain.lateness import AHEAD_MS_MAX
-from app.domain.model import WebhookStatus, Window
+from app.domain.model import Webhook, WebhookStatus, Window
 from app.domain.resends import NewResend, Resend, attempt_of
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliveryQuery, DeliverySummary
 from app.log.errors import NotInLog
@@ -108,15 +108,28 @@ async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> 
 
     def read() -> DeliveryDetail:
         try:
-            found = services.deliveries.delivery(place)
-            webhook_id = found.summary.webhook_id
-            services.store.webhook(webhook_id, of_account=caller.account_filter)
+            found, _ = read_delivery(services, place, of_account=caller.account_filter)
         except (NotInLog, WebhookNotFound):
             raise DeliveryNotFound(delivery_id) from None
-        return _with_resends(found, services.store.resends(webhook_id, place))
+        return found
 
     with services.delivery_slots.slot(caller):
         return await to_thread.run_sync(read)
+
+
+def read_delivery(
+    services: Services, place: DeliveryPlace, *, of_account: str | None = None
+) -> tuple[DeliveryDetail, Webhook]:
+    """A delivery with its resends, and its webhook. Blocks.
+
+    Raises:
+        NotInLog: no such delivery, or the log has deleted it.
+        WebhookNotFound: the webhook was deleted, or belongs to another account.
+        InspectionsBusy, LogUnavailable
+    """
+    found = services.deliveries.delivery(place)
+    webhook = services.store.webhook(found.summary.webhook_id, of_account=of_account)
+    return _with_resends(found, services.store.resends(webhook.id, place)), webhook
 
 
 def _with_resends(found: DeliveryDetail, resends: Sequence[Resend]) -> DeliveryDetail:

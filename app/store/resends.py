@@ -164,6 +164,14 @@ def resent_places(connection: Connection, webhook_id: str) -> frozenset[Delivery
     return frozenset(_place(row) for row in connection.execute(query))
 
 
+def pending_resends(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
+    """The deliveries of a webhook with a pending resend."""
+    query: Select[Any] = select(_row.origin, _row.log_partition, _row.record_offset).where(
+        _row.webhook_id == webhook_id, _row.due_ms.is_not(None)
+    )
+    return frozenset(_place(row) for row in connection.execute(query))
+
+
 def resent_offsets(
     connection: Connection, webhook_id: str, offsets: OffsetRange, *, origin: str
 ) -> frozenset[int]:

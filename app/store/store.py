@@ -436,6 +436,7 @@ class Store:
     finish_resend = _autocommits(resend_table.finish_resend)
     resends = _reads(resend_table.list_resends)
     resent_places = _reads(resend_table.resent_places)
+    pending_resends = _reads(resend_table.pending_resends)
     resent_offsets = _reads(resend_table.resent_offsets)
     delete_old_resends = _writes(resend_table.delete_old_resends)
 

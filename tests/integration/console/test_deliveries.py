@@ -89,6 +89,44 @@ def test_an_owner_finds_a_failed_delivery_and_reads_what_the_receiver_answered(
     assert_usable(page)
 
 
+def test_an_operator_resends_failed_deliveries_and_sees_them_succeed(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    scene.key("resends", Scope.DEVELOPER)
+    webhook = scene.webhook_of("resends", receiver)
+    receiver.answer(500, body=b"out of order")
+    scene.owe(webhook, *events(0, 4))
+    until(lambda: settled(scene, webhook) == 4, "the failures are settled")
+    receiver.answer(204)
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), f"{list_of(webhook)}?status=failed&eventId=evt_2")
+        page.get_by_role("link", name="evt_2").click()
+        attempts = page.get_by_role("region", name="Attempts in order")
+        expect(attempts.locator("pre")).to_have_text("out of order")
+        page.get_by_role("button", name="Resend").click()
+        # Without a reload.
+        expect(page.get_by_role("heading", level=1)).to_have_text("Delivery of evt_2 succeeded")
+        expect(attempts.get_by_role("row")).to_have_count(3)
+        expect(attempts).to_contain_text("resend")
+        assert receiver.taken == ["evt_2"]
+        visitor.go(f"{list_of(webhook)}?status=failed")
+        rows = page.get_by_role("region", name="Deliveries").locator("tbody tr")
+        expect(rows).to_have_count(3)
+        for name in ("evt_0", "evt_3"):
+            page.get_by_label(f"Select {name}").check()
+        assert_usable(page)
+        page.get_by_role("button", name="Resend selected").click()
+        expect(page.get_by_text("2 resends queued.")).to_be_visible()
+        until(lambda: sorted(receiver.taken) == ["evt_0", "evt_2", "evt_3"], "both are resent")
+        visitor.go(f"{list_of(webhook)}?status=succeeded")
+        expect(rows).to_have_count(3)
+        scene.store.disable_webhook(webhook.id, "not needed any more")
+        page.reload()
+        expect(rows).to_have_count(3)
+        expect(page.get_by_role("button", name="Resend selected")).to_have_count(0)
+
+
 def test_a_payload_is_shown_in_part_and_downloaded_byte_for_byte(
     owner: Visitor, orders: Webhook
 ) -> None:

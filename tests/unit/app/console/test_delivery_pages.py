@@ -11,6 +11,7 @@ from app.console.formats import NOTHING
 from app.console.rendering import environment
 from app.domain.deliveries import (
     AttemptRecord,
+    AttemptTrigger,
     DeliveryPlace,
     DeliveryStatus,
     format_delivery_id,
@@ -62,7 +63,7 @@ def rows(page: HtmlPage) -> list[list[str]]:
 
 async def test_a_row_has_the_event_the_status_and_the_last_response(templates: Environment) -> None:
     deliveries = [FAILED, PENDING, replace(PENDING, status=None)]
-    page = rendered(templates, "table", deliveries, version_of)
+    page = rendered(templates, "table", deliveries, version_of, frozenset(), False)
     times = ["2026-11-22 09:00:00", "2026-11-22 09:01:00"]
     failed, pending, unknown = rows(page)
     assert failed == [
@@ -84,13 +85,13 @@ async def test_attempts_show_what_the_receiver_answered_and_the_process_to_opera
 ) -> None:
     failed = AttemptRecord(1, NINE_MS + 250, 250.0, 503, "HTTP 503", f"\n{HOSTILE}", "machine:7")
     unanswered = AttemptRecord(2, NINE_MS + 1_500, 1_500.0, None, "timeout", None, "")
-    succeeded = AttemptRecord(3, NINE_MS, None, 204, None)
+    succeeded = AttemptRecord(3, NINE_MS, None, 204, None, trigger=AttemptTrigger.RESEND)
     attempts = (failed, unanswered, succeeded)
     page = rendered(templates, "attempts", attempts, DeliveryStatus.SUCCEEDED, True)
     assert rows(page) == [
         ["1", "2026-11-22 09:00:00", "HTTP 503", "250 ms", "live", "machine:7", f"Show {HOSTILE}"],
         ["2", "2026-11-22 09:00:00", "timeout", "2 s", "live", NOTHING, NOTHING],
-        ["3", "2026-11-22 09:00:00", "succeeded HTTP 204", NOTHING, "live", NOTHING, NOTHING],
+        ["3", "2026-11-22 09:00:00", "succeeded HTTP 204", NOTHING, "resend", NOTHING, NOTHING],
     ]
     for_owners = rendered(templates, "attempts", attempts, DeliveryStatus.SUCCEEDED, False)
     assert "machine:7" not in for_owners.main
@@ -112,13 +113,16 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     for name in ("status", "reason", "attempt-list"):
         assert "&lt;script&gt;" in parts[name]
         assert "<script>" not in parts[name]
-    row = rendered(templates, "table", [waiting], version_of)
+    row = rendered(templates, "table", [waiting], version_of, {waiting.place}, True)
     (shown,) = row.all(".//tr[@data-live-id]")
     assert shown.get("data-live-id") == waiting.id
-    assert shown.get("data-version") == version_of(waiting) == "pending.1"
+    assert shown.get("data-version") == version_of(waiting, is_resending=True)
     cells = [each.get("data-live") for each in row.all(".//td[@data-live]")]
     assert cells == ["status", "attempts", "response", "settled"]
     assert set(cells) < set(parts)
+    assert "resend pending" in row.main
+    box = row.one(".//td/input")
+    assert (box.get("name"), box.get("value")) == ("id", waiting.id)
 
 
 async def test_a_payload_is_shown_as_text_or_as_bytes_up_to_a_limit() -> None:
@@ -171,3 +175,22 @@ async def test_the_page_of_a_webhook_links_to_its_deliveries(
     page = await developers_client.page(f"/console/webhooks/{webhook.id}")
     (link,) = [each for each in page.all(".//main//a") if each.text == "Deliveries"]
     assert link.get("href") == f"/console/webhooks/{webhook.id}/deliveries"
+
+
+async def test_a_resend_needs_the_right_key_a_form_and_a_selection(
+    developers_client: ConsoleClient,
+    readers_client: ConsoleClient,
+    webhook: Webhook,
+) -> None:
+    path = f"/console/deliveries/{FAILED.id}/resend"
+    assert (await readers_client.post(path)).status_code == 403
+    without_token = await developers_client.http.post(path, data={"csrf": "x"})
+    assert without_token.status_code == 403
+    selected = f"/console/webhooks/{webhook.id}/deliveries/resend"
+    assert (await readers_client.post(selected, {"id": FAILED.id})).status_code == 403
+    too_many = await developers_client.post(selected, {"id": [FAILED.id] * 101})
+    assert too_many.status_code == 400
+    back = "status=failed&eventType=a.*&did=x&other=1"
+    none = await developers_client.post(selected, {"back": back})
+    location = f"/console/webhooks/{webhook.id}/deliveries?status=failed&eventType=a.%2A"
+    assert none.headers["location"] == f"{location}&did=no-deliveries"

@@ -35,9 +35,11 @@ def test_a_resend_is_claimed_once_and_gets_its_result(store: Store, webhook: Web
     assert not store.is_any_resend_due("here")
     assert claimed == (created.id, 1, webhook.id, created.place)
     assert claim(store) == []
+    assert store.pending_resends(webhook.id) == {created.place}
     result = ResendResult(DeliveryStatus.FAILED, 31.25, 503, "HTTP 503", "ü" * 10_000)
     assert store.finish_resend(claimed, result)
     assert not store.finish_resend(claimed, result)
+    assert store.pending_resends(webhook.id) == frozenset()
     (found,) = store.resends(webhook.id, created.place)
     assert found.result == result._replace(response="ü" * 4_000)
     assert (found.worker, found.finished_ms is not None) == ("worker-1", True)
