@@ -31,6 +31,22 @@ class WebhookDisabledData(_Content):
     reason: str
 
 
+class OutageData(_Content):
+    """Which webhook fails or failed, and since when."""
+
+    account_id: str
+    webhook_id: str
+    failing_since: datetime
+
+
+class SecretExpiringData(_Content):
+    """Which webhook has a previous secret, and until when."""
+
+    account_id: str
+    webhook_id: str
+    expires_at: datetime = Field(description="Then only the new secret signs.")
+
+
 class ReplayEndedCounts(_Content):
     """The events of the replay, by what became of them."""
 
@@ -54,6 +70,46 @@ class ReplayEndedData(_Content):
     reason: ReplayReason = Field(
         description="`recovery`: it was created because the receiver accepts events again."
     )
+
+
+class OutageNotice(_Content):
+    """The receiver of a webhook fails, or accepts events again."""
+
+    model_config = example(
+        {
+            "type": "webhook.failing",
+            "timestamp": _AT,
+            "data": {
+                "accountId": "acc_default",
+                "webhookId": "wh_2yPqkM5dTn4v",
+                "failingSince": "2026-11-21T08:09:09.000Z",
+            },
+        }
+    )
+
+    type: Literal[NoticeType.WEBHOOK_FAILING, NoticeType.WEBHOOK_RECOVERED]
+    timestamp: datetime
+    data: OutageData
+
+
+class SecretExpiringNotice(_Content):
+    """The previous secret of a webhook stops signing soon."""
+
+    model_config = example(
+        {
+            "type": "secret.expiring",
+            "timestamp": _AT,
+            "data": {
+                "accountId": "acc_default",
+                "webhookId": "wh_2yPqkM5dTn4v",
+                "expiresAt": "2026-11-21T20:10:09.000Z",
+            },
+        }
+    )
+
+    type: Literal[NoticeType.SECRET_EXPIRING]
+    timestamp: datetime
+    data: SecretExpiringData
 
 
 class WebhookDisabledNotice(_Content):
@@ -107,6 +163,18 @@ class ReplayEndedNotice(_Content):
 
 
 NOTICES: Final[Mapping[NoticeType, tuple[type[_Content], str]]] = {
+    NoticeType.WEBHOOK_FAILING: (
+        OutageNotice,
+        "The receiver of a webhook has failed for a minute; nothing is lost.",
+    ),
+    NoticeType.WEBHOOK_RECOVERED: (
+        OutageNotice,
+        "The receiver of a webhook that failed accepts events again.",
+    ),
+    NoticeType.SECRET_EXPIRING: (
+        SecretExpiringNotice,
+        "The grace period of a replaced secret ends soon.",
+    ),
     NoticeType.WEBHOOK_DISABLED: (
         WebhookDisabledNotice,
         "A webhook was disabled, by its owner or because its deliveries failed.",

@@ -18,11 +18,20 @@ from app.domain.windows import format_time
 class NoticeType(StrEnum):
     """What a notice is about."""
 
+    WEBHOOK_FAILING = "webhook.failing"
+    WEBHOOK_RECOVERED = "webhook.recovered"
     WEBHOOK_DISABLED = "webhook.disabled"
+    SECRET_EXPIRING = "secret.expiring"  # noqa: S105  # no secret
     REPLAY_COMPLETED = "replay.completed"
     REPLAY_FAILED = "replay.failed"
     REPLAY_CANCELLED = "replay.cancelled"
 
+
+OUTAGE_MS: Final = 60_000
+"""How long a receiver fails before that is reported: shorter outages are frequent."""
+
+SECRET_NOTICE_MS: Final = 86_400_000
+"""How long before its end an expiring secret is reported, if it was valid for twice that time."""
 
 ENDPOINTS_PER_ACCOUNT_MAX: Final = 10
 
@@ -99,6 +108,11 @@ class AccountNotice:
 def pause_s(attempt: int) -> float | None:
     """The wait after failed attempt number `attempt`, from 1; None after the last attempt."""
     return PAUSES_S[attempt - 1] if attempt <= len(PAUSES_S) else None
+
+
+def secret_notice_delay_ms(grace_ms: int) -> int:
+    """How long after a rotation the end of the grace period is reported."""
+    return grace_ms - min(SECRET_NOTICE_MS, grace_ms // 2)
 
 
 def account_notice_body(notice_type: NoticeType, at_ms: int, data: Mapping[str, Any]) -> str:

@@ -40,8 +40,13 @@ def record_account_notice(
     account_id: str,
     webhook_id: str,
     data: Mapping[str, Any],
+    *,
+    delay_ms: int = 0,
 ) -> None:
-    """Store a notice for each ENABLED endpoint of the account that gets this type."""
+    """Store a notice for each ENABLED endpoint of the account that gets this type.
+
+    It is of the time at which it is due, `delay_ms` from now.
+    """
     notice_id = new_id("ntc_")
     for endpoint in _endpoints_for(connection, notice_type, account_id):
         connection.execute(
@@ -50,8 +55,8 @@ def record_account_notice(
                 endpoint_id=endpoint.id,
                 webhook_id=webhook_id,
                 type=str(notice_type),
-                body=account_notice_body(notice_type, endpoint.present_ms, data),
-                due_ms=endpoint.present_ms,
+                body=account_notice_body(notice_type, endpoint.present_ms + delay_ms, data),
+                due_ms=endpoint.present_ms + delay_ms,
                 attempts=0,
             )
         )
@@ -79,6 +84,19 @@ def _endpoints_for(
         for row in connection.execute(query)
         if notice_type in (json.loads(row.event_types) or NoticeType)
     ]
+
+
+def drop_future_notices(
+    connection: Connection, webhook_id: str, notice_types: Collection[NoticeType]
+) -> None:
+    """Delete notices about the webhook that are not due yet. Locks their rows."""
+    is_future = and_(
+        _row.webhook_id == webhook_id,
+        _row.type.in_([str(each) for each in notice_types]),
+        _row.attempts == 0,
+        _row.due_ms > now_ms(),
+    )
+    connection.execute(delete(account_notices).where(is_future))
 
 
 def is_any_account_notice_due(connection: Connection, busy: Collection[str]) -> bool:

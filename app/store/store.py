@@ -199,7 +199,7 @@ class Store:
     record_failed_verification = _writes(webhook_table.record_failed_verification)
     disable_webhook = _writes(webhook_table.disable_webhook)
     rotate_secret = _writes(webhook_table.rotate_secret)
-    record_failing_since = _autocommits(webhook_table.record_failing_since)
+    record_failing_since = _writes(webhook_table.record_failing_since)
     save_recovery = _autocommits(recovery_table.save_recovery)
     drop_recovery = _autocommits(recovery_table.drop_recovery)
     recoveries = _reads(recovery_table.list_recoveries)

@@ -13,11 +13,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
 
-from app.domain.account_notices import NoticeType
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
-from app.domain.windows import format_time
-from app.store.account_notices import record_account_notice
 from app.store.endpoint_options import decode_options, encode_options
 from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.pages import PAGE_LIMIT, Page, newest_first
@@ -26,6 +23,13 @@ from app.store.revisions import count_up
 from app.store.secret_keys import SecretKeys, keys_of
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, exactly, new_id, now_ms
 from app.store.tables import webhooks
+from app.store.webhook_notices import (
+    drop_reports,
+    report_disabled,
+    report_expiring_secret,
+    report_failing,
+    report_recovered,
+)
 
 _EXISTS: Final = webhooks.c.deleted_ms.is_(None)
 
@@ -142,6 +146,7 @@ def update_webhook(
             "validated_ms": None,
             "failing_since_ms": None,
         }
+        drop_reports(connection, webhook_id)
     return _update(connection, webhook_id, values, revision) if values else webhook
 
 
@@ -169,6 +174,7 @@ def enable_webhook(connection: Connection, webhook_id: str, url: str) -> Webhook
         "failing_since_ms": None,
     }
     finish_recovery(connection, webhook_id)
+    report_recovered(connection, webhook.account_id, webhook_id, webhook.failing_since_ms)
     return _update(connection, webhook_id, values, revision)
 
 
@@ -203,21 +209,9 @@ def disable_webhook(
     if at_url not in (None, webhook.url):
         return webhook
     if webhook.status is not WebhookStatus.DISABLED:
-        _record_notice(connection, NoticeType.WEBHOOK_DISABLED, webhook, reason=reason)
+        report_disabled(connection, webhook, reason)
     values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason[:TEXT_CHARS_MAX]}
     return _update(connection, webhook_id, values, revision)
-
-
-def _record_notice(
-    connection: Connection, notice_type: NoticeType, webhook: Webhook, **data: object
-) -> None:
-    since_ms = webhook.failing_since_ms
-    members = {
-        "accountId": webhook.account_id,
-        "webhookId": webhook.id,
-        "failingSince": None if since_ms is None else format_time(since_ms),
-    }
-    record_account_notice(connection, notice_type, webhook.account_id, webhook.id, members | data)
 
 
 def rotate_secret(
@@ -242,16 +236,26 @@ def rotate_secret(
         "previous_secret": keys.encrypt(webhook_id, webhook.secret) if grace_ms else None,
         "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
     }
+    report_expiring_secret(connection, webhook.account_id, webhook_id, grace_ms)
     return _update(connection, webhook_id, values, revision)
 
 
 def record_failing_since(connection: Connection, webhook_id: str, since_ms: int | None) -> None:
     """Store since when deliveries fail; None if they succeed again. Locks the webhook's row.
 
-    Does nothing if the webhook does not exist.
+    Notifies the account of a change. Does nothing if the webhook does not exist.
     """
-    statement = update(webhooks).where(_is_webhook(webhook_id))
-    connection.execute(statement.values(failing_since_ms=since_ms))
+    is_webhook = _is_webhook(webhook_id)
+    # Without its secrets, which may be unreadable.
+    query = select(webhooks.c.account_id, webhooks.c.failing_since_ms).where(is_webhook)
+    found = connection.execute(query.with_for_update()).first()
+    if found is None:
+        return
+    connection.execute(update(webhooks).where(is_webhook).values(failing_since_ms=since_ms))
+    if since_ms is None:
+        report_recovered(connection, found.account_id, webhook_id, found.failing_since_ms)
+    elif found.failing_since_ms is None:
+        report_failing(connection, found.account_id, webhook_id, since_ms)
 
 
 def mark_deleted(
@@ -271,6 +275,7 @@ def mark_deleted(
     )
     if result.rowcount == 0:
         raise WebhookNotFound(webhook_id)
+    drop_reports(connection, webhook_id)
 
 
 def list_webhooks(

@@ -22,7 +22,7 @@ _EXAMPLE: Final[dict[str, JsonValue]] = {
     "accountId": "acc_default",
     "url": "https://example.com/rewind-notices",
     "description": "on-call",
-    "eventTypes": ["webhook.disabled"],
+    "eventTypes": ["webhook.failing", "webhook.recovered", "webhook.disabled"],
     "status": "ENABLED",
     "statusReason": None,
     "validatedAt": "2026-11-21T08:00:00.250Z",

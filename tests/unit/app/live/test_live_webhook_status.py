@@ -1,11 +1,13 @@
 """When an outage of a receiver is stored, and when it disables the webhook."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 
 import pytest
 
+from app.domain.account_notices import OUTAGE_MS, NewNoticeEndpoint
 from app.domain.endpoint_health import CONSECUTIVE_FAILURES_MIN
 from app.domain.model import NewWebhook, Webhook, WebhookStatus
 from app.live.metrics import LiveMetrics
@@ -74,6 +76,26 @@ def test_the_start_of_an_outage_is_stored_after_several_failures(receiver: Recei
         assert outages.has_outage
 
     receiver.report(report, lambda: receiver.webhook.failing_since_ms == START_MS)
+
+
+def test_the_account_is_notified_of_an_outage_and_its_end(receiver: Receiver, store: Store) -> None:
+    new = NewNoticeEndpoint(receiver.webhook.account_id, "https://example.com/n", "", new_secret())
+    store.enable_notice_endpoint(store.create_notice_endpoint(new).id)
+    first_ms = time.time_ns() // 1_000_000 - OUTAGE_MS
+
+    def fail(outages: OutageReporter) -> None:
+        for _ in range(CONSECUTIVE_FAILURES_MIN):
+            outages.record_failure(receiver.webhook, first_ms)
+
+    receiver.report(fail, lambda: receiver.webhook.failing_since_ms == first_ms)
+    receiver.report(
+        lambda outages: outages.record_success(receiver.webhook),
+        lambda: receiver.webhook.failing_since_ms is None,
+    )
+    found = []
+    while notice := store.claim_account_notice(60, []):
+        found.append(json.loads(notice.body)["type"])
+    assert sorted(found) == ["webhook.failing", "webhook.recovered"]
 
 
 @pytest.mark.processes
