@@ -14,6 +14,7 @@ pytest_plugins = (
     "tests.support.kafka.fixtures",
     "tests.support.spark.fixtures",
     "tests.support.processes.memory_folder",
+    "tests.support.processes.parallel_runs",
     "tests.support.processes.process_marks",
     "tests.support.processes.processor_time",
 )
