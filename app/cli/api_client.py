@@ -35,12 +35,16 @@ class ApiClient:
 
     def __init__(self, url: str, key: str, if_unauthorized: str = "") -> None:
         """Use an API key, or none if `key` is empty; `if_unauthorized` says how to give one."""
+        import ssl
+
         import httpx
 
         self._if_unauthorized = if_unauthorized
 
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers)
+        # To load the authorities takes longer than most commands.
+        verify = httpx.URL(url).scheme == "https" or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, headers=headers, verify=verify)
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:

@@ -81,7 +81,7 @@ class SchemaLookup:
             headers={"accept-encoding": "identity"},
             # Proxies of the environment are ignored; its certificate files are used.
             trust_env=False,
-            verify=ssl.create_default_context(),
+            verify=_trust(url),
         )
         self._lock = threading.Lock()
         self._found: dict[int, FoundSchema] = {}
@@ -253,6 +253,13 @@ def _parsed(registry_url: str) -> httpx.URL:
         # The URL may contain a password, so the message does not repeat it.
         raise ConfigurationError("the schema registry's URL must be like http://HOST:PORT")
     return url
+
+
+def _trust(url: httpx.URL) -> ssl.SSLContext:
+    # To load the authorities takes longer than a lookup.
+    if url.scheme == "https":
+        return ssl.create_default_context()
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _unknown(schema_id: int) -> UnknownSchema:

@@ -88,6 +88,7 @@ class DataCentre:
             base_url=f"http://127.0.0.1:{self._port}",
             headers={"authorization": f"Bearer {key}"},
             timeout=DEADLINE_S,
+            verify=False,  # no TLS
         )
         self._stack.callback(self.api.close)
 
