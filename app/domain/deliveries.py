@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from app.domain.delivery import LiveOutcome
 from app.domain.leb128 import decode_numbers, encode_number
+from app.domain.model import Failure
 
 ID_PREFIX: Final = "dlv_"
 
@@ -83,6 +84,14 @@ class AttemptRecord:
     def started_ms(self) -> int:
         """When it began; when it ended, if its duration is not known."""
         return self.time_ms - round(self.duration_ms or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReplay:
+    """A replay that sent the event of a delivery again; `failure` is None if it succeeded."""
+
+    replay_id: str
+    failure: Failure | None = None
 
 
 def format_delivery_id(place: DeliveryPlace) -> str:

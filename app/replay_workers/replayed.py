@@ -5,18 +5,24 @@ its failures. So offsets, checkpoint, options and failures in the database suffi
 """
 
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from app.domain.deliveries import DeliveryReplay
 from app.domain.model import NewReplay, OffsetRange, Replay, Window
 from app.domain.offset_set import OffsetSet
+from app.domain.options import Only
 from app.domain.type_filter import TypeFilter
 from app.log.event import LoggedEvent
-from app.replay_workers.retried import RetriedOffsets, read_failed, read_retried
-from app.store import Store
+from app.replay_workers.retried import RetriedOffsets, TooManyRetries, read_failed, read_retried
+from app.store import ReplayNotFound, Store
 
 EARLIER_REPLAYS_MAX: Final = 1_000
 """Earlier replays of one webhook that are considered, the latest first."""
+
+REPLAYS_SHOWN_MAX: Final = 20
+"""Replays of one delivery that are looked at, the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,30 @@ def read_replayed(store: Store, replay: Replay | NewReplay, offsets: OffsetRange
         return ReplayedEvents(ranges)
     resent = store.resent_offsets(replay.webhook_id, offsets, origin=replay.origin)
     return ReplayedEvents(ranges, resent)
+
+
+def read_replays_of(
+    store: Store, event: LoggedEvent, partition: int, *, origin: str, is_delivered: bool
+) -> tuple[DeliveryReplay, ...]:
+    """The replays that sent an event of `delivery_log` to its webhook, the oldest first. Blocks.
+
+    `is_delivered` says whether it was delivered live: then replays of missed events left it out.
+    """
+    webhook_id = (event.key or b"").decode("utf-8", "replace")
+    offsets = OffsetRange(partition, event.offset, event.offset + 1)
+    found: list[DeliveryReplay] = []
+    earlier = store.earlier_replays(webhook_id, offsets, REPLAYS_SHOWN_MAX, origin=origin)
+    for replay in reversed(earlier):
+        options = replay.options
+        if options.target_url is not None or (is_delivered and options.only is Only.FAILED):
+            continue
+        with suppress(ReplayNotFound, TooManyRetries):
+            if event in (sent := _replayed_range(store, replay, offsets)):
+                found.append(DeliveryReplay(replay.id))
+                is_delivered = True
+            elif event.offset in sent.failed:
+                found.append(DeliveryReplay(replay.id, store.find_failure(replay.id, event.offset)))
+    return tuple(found)
 
 
 def _replayed_range(store: Store, replay: Replay, wanted: OffsetRange) -> ReplayedRange:

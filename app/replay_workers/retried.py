@@ -68,9 +68,10 @@ def read_failed(store: Store, replay: Replay, offsets: OffsetRange) -> OffsetSet
     """The offsets of a replay's failures in `offsets`. Blocks."""
     # A failure that is not known would not be sent again, so the set is never full.
     failed = OffsetSet(pages_max=max(1, offsets.end - offsets.start))
+    limit = min(_OFFSETS_PER_PAGE, max(1, offsets.end - offsets.start))
     after = offsets.start - 1
     while replay.counts.failed:
-        page = store.failed_offsets(replay.id, after, _OFFSETS_PER_PAGE)
+        page = store.failed_offsets(replay.id, after, limit)
         for offset in page:
             if offset >= offsets.end:
                 return failed

@@ -7,12 +7,14 @@ from typing import Final
 from anyio import to_thread
 
 from app.domain.accounts import ApiKey
-from app.domain.deliveries import DeliveryPlace, DeliveryStatus, parse_delivery_id
+from app.domain.deliveries import DeliveryPlace, DeliveryReplay, DeliveryStatus, parse_delivery_id
 from app.domain.lateness import AHEAD_MS_MAX
 from app.domain.model import Webhook, WebhookStatus, Window
 from app.domain.resends import NewResend, Resend, attempt_of
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliveryQuery, DeliverySummary
 from app.log.errors import NotInLog
+from app.log.event import LoggedEvent
+from app.replay_workers.replayed import read_replays_of
 from app.services.errors import (
     DeliveryNotFound,
     EventNotFound,
@@ -120,7 +122,7 @@ async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> 
 def read_delivery(
     services: Services, place: DeliveryPlace, *, of_account: str | None = None
 ) -> tuple[DeliveryDetail, Webhook]:
-    """A delivery with its resends, and its webhook. Blocks.
+    """A delivery with its replays and resends, and its webhook. Blocks.
 
     Raises:
         NotInLog: no such delivery, or the log has deleted it.
@@ -129,7 +131,24 @@ def read_delivery(
     """
     found = services.deliveries.delivery(place)
     webhook = services.store.webhook(found.summary.webhook_id, of_account=of_account)
+    found = replace(found, replays=_replays_of(services, found))
     return _with_resends(found, services.store.resends(webhook.id, place)), webhook
+
+
+def _replays_of(services: Services, found: DeliveryDetail) -> tuple[DeliveryReplay, ...]:
+    summary, place = found.summary, found.summary.place
+    event = LoggedEvent(
+        offset=place.offset,
+        key=summary.webhook_id.encode(),
+        event_id=summary.event_id,
+        event_type=summary.event_type,
+        timestamp_ms=summary.time_ms,
+        value=found.body,
+    )
+    is_delivered = summary.status is DeliveryStatus.SUCCEEDED
+    return read_replays_of(
+        services.store, event, place.partition, origin=place.origin, is_delivered=is_delivered
+    )
 
 
 def _with_resends(found: DeliveryDetail, resends: Sequence[Resend]) -> DeliveryDetail:

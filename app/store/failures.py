@@ -60,6 +60,15 @@ def list_failures(
     return page_of(rows, limit, _to_failure, lambda row: PageCursor(row.record_offset))
 
 
+def find_failure(connection: Connection, replay_id: str, offset: int) -> Failure | None:
+    """The failure at an offset; None without one."""
+    query = select(replay_failures).where(
+        replay_failures.c.replay_id == replay_id, replay_failures.c.record_offset == offset
+    )
+    row = connection.execute(query).first()
+    return None if row is None else _to_failure(row)
+
+
 def failed_offsets(
     connection: Connection, replay_id: str, after: int, limit: int
 ) -> tuple[int, ...]:

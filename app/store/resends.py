@@ -20,8 +20,8 @@ from app.domain.resends import (
     ResendResult,
 )
 from app.store.errors import TooManyResends, WebhookNotFound
+from app.store.resend_tables import resends
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
-from app.store.tables import resends
 from app.store.webhooks import lock_webhook
 
 _row: Final = resends.c

@@ -235,6 +235,7 @@ class Store:
     failures = _reads(failure_table.list_failures)
     offsets_to_retry = _reads(replay_table.offsets_to_retry)
     failed_offsets = _reads(failure_table.failed_offsets)
+    find_failure = _reads(failure_table.find_failure)
     job_statistics = _reads(statistics.job_statistics)
     awaiting_restore = _reads(archive.awaiting_restore)
     record_restore = _writes(archive.record_restore)

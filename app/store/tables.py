@@ -429,34 +429,6 @@ pipeline_runs: Final = Table(
     **TABLE_OPTIONS,
 )
 
-resends: Final = Table(
-    "resends",
-    metadata,
-    Column("id", String(ID_CHARS), primary_key=True),
-    Column("webhook_id", String(ID_CHARS), nullable=False),
-    Column("origin", String(ORIGIN_CHARS_MAX), nullable=False),
-    Column("log_partition", Integer, nullable=False),
-    Column("record_offset", BigInteger, nullable=False),
-    Column("event_id", Text, nullable=False),
-    # A `DeliveryStatus`.
-    Column("status", String(16), nullable=False),
-    Column("created_ms", BigInteger, nullable=False),
-    # When a worker may claim it; NULL once it has a result.
-    Column("due_ms", BigInteger),
-    Column("claims", Integer, nullable=False),
-    Column("worker", String(NAME_CHARS)),
-    Column("finished_ms", BigInteger),
-    Column("duration_us", BigInteger),
-    Column("response_status", Integer),
-    Column("reason", Text),
-    Column("response", Text),
-    Index(None, "origin", "due_ms"),
-    Index(None, "webhook_id", "log_partition", "record_offset"),
-    Index(None, "webhook_id", "due_ms"),
-    Index(None, "created_ms"),
-    **TABLE_OPTIONS,
-)
-
 late_arrivals: Final = Table(
     "late_arrivals",
     metadata,

@@ -13,6 +13,8 @@ from app.cli import main
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.model import Webhook, Window
+from app.domain.options import Only
+from app.domain.states import TERMINAL
 from app.domain.windows import format_time
 from app.log.topics import DELIVERY_LOG
 from tests.support.http.receiver_thread import ReceiverThread
@@ -241,6 +243,38 @@ def test_replays_of_missed_events_leave_out_what_was_resent(
     assert (resend["eventId"], resend["status"]) == ("evt_21", "pending")
     until(lambda: listed(operator, webhook, status="succeeded"), "the event was resent")
     assert operator.post("/replays", json=replay).json()["events"] == 1
+
+
+def test_a_delivery_names_the_replays_that_sent_its_event(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    receiver.answer(503, body=b"overloaded")
+    scene.owe(webhook, event(30), event(31, "block.created"))
+    settled = until_settled(operator, webhook, 2)
+    paths = {each["eventId"]: f"/deliveries/{each['id']}" for each in settled}
+
+    def replays(event_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = operator.get(paths[event_id]).json()["replays"]
+        return found
+
+    def finish(**options: Any) -> str:
+        replay = scene.replay(webhook, Window(now_ms() - 3_600_000, now_ms()), **options)
+        until(lambda: scene.store.replay(replay.id).state in TERMINAL, "the replay ended")
+        return replay.id
+
+    first = finish(event_types=("follow.*",))
+    (failed,) = replays("evt_30")
+    assert (failed["replayId"], failed["status"], failed["attempts"]) == (first, "failed", 2)
+    assert (failed["responseStatus"], failed["response"]) == (503, "overloaded")
+    assert replays("evt_31") == []
+    receiver.answer(204)
+    second = finish(only=Only.FAILED)
+    assert [each["replayId"] for each in replays("evt_30")] == [first, second]
+    assert replays("evt_30")[1]["status"] == "succeeded"
+    # It has nothing left to send.
+    finish(only=Only.FAILED)
+    assert [each["replayId"] for each in replays("evt_31")] == [second]
+    assert operator.get(paths["evt_31"]).json()["status"] == "failed"
 
 
 def test_a_resend_survives_the_death_of_api_and_workers(

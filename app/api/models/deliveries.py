@@ -6,7 +6,13 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment
-from app.domain.deliveries import AttemptRecord, AttemptTrigger, DeliveryStatus, format_delivery_id
+from app.domain.deliveries import (
+    AttemptRecord,
+    AttemptTrigger,
+    DeliveryReplay,
+    DeliveryStatus,
+    format_delivery_id,
+)
 from app.domain.resends import Resend
 from app.http.request_bodies import example
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliverySummary
@@ -120,6 +126,39 @@ class AttemptDocument(Document):
         )
 
 
+class DeliveryReplayDocument(Document):
+    """What a replay did with the event of a delivery."""
+
+    replay_id: str
+    status: Literal["succeeded", "failed"]
+    attempts: int | None = Field(description="null if it succeeded.")
+    response_status: int | None
+    error: str | None
+    response: str | None = Field(description="The first KB of the last response.")
+
+    @classmethod
+    def of(cls, replay: DeliveryReplay) -> Self:
+        """The document of a replay."""
+        failure = replay.failure
+        if failure is None:
+            return cls(
+                replay_id=replay.replay_id,
+                status="succeeded",
+                attempts=None,
+                response_status=None,
+                error=None,
+                response=None,
+            )
+        return cls(
+            replay_id=replay.replay_id,
+            status="failed",
+            attempts=failure.attempts,
+            response_status=failure.status,
+            error=failure.reason,
+            response=failure.response,
+        )
+
+
 class RecordHeaderDocument(Document):
     """A header of the event's record."""
 
@@ -152,6 +191,16 @@ class DeliveryDetailDocument(DeliveryDocument):
             ],
             "nextAttemptTime": None,
             "pendingResends": 0,
+            "replays": [
+                {
+                    "replayId": "rpl_8c1f",
+                    "status": "succeeded",
+                    "attempts": None,
+                    "responseStatus": None,
+                    "error": None,
+                    "response": None,
+                }
+            ],
         }
     )
 
@@ -164,6 +213,9 @@ class DeliveryDetailDocument(DeliveryDocument):
     )
     next_attempt_time: Moment | None = Field(description="When a retry is due.")
     pending_resends: int = Field(description="Resends that are not sent yet.")
+    replays: list[DeliveryReplayDocument] = Field(
+        description="The latest replays that sent the event again, the oldest first."
+    )
 
     @classmethod
     def of_detail(cls, found: DeliveryDetail, *, is_operator: bool) -> Self:
@@ -181,6 +233,7 @@ class DeliveryDetailDocument(DeliveryDocument):
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
             next_attempt_time=found.next_attempt_ms,
             pending_resends=found.pending_resends,
+            replays=[DeliveryReplayDocument.of(each) for each in found.replays],
         )
 
 

@@ -8,6 +8,7 @@ from app.domain.deliveries import (
     STATUS_OF_OUTCOME,
     AttemptRecord,
     DeliveryPlace,
+    DeliveryReplay,
     DeliveryStatus,
     format_delivery_id,
 )
@@ -56,7 +57,7 @@ class DeliverySummary:
 class DeliveryDetail:
     """A delivery with the event's body and headers, as published, and its known attempts.
 
-    `pending_resends` are those that no worker has sent yet.
+    `pending_resends` are those that no worker has sent yet. `replays` sent the event again.
     """
 
     summary: DeliverySummary
@@ -65,6 +66,7 @@ class DeliveryDetail:
     attempts: tuple[AttemptRecord, ...]
     next_attempt_ms: int | None
     pending_resends: int = 0
+    replays: tuple[DeliveryReplay, ...] = ()
 
     def header_texts(self, *, with_internal: bool) -> list[tuple[str, str | None]]:
         """The headers as text; those of `INTERNAL_HEADERS` only if requested."""
