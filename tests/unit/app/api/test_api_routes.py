@@ -60,6 +60,7 @@ class Operation(NamedTuple):
         """Its path with these ids."""
         names = {"webhook_id": webhook_id, "replay_id": replay_id, "account_id": account_id}
         names |= {"name": "vip", "topic": "events", "delivery_id": "dlv_unknown"}
+        names["endpoint_id"] = "nte_unknown"
         return re.sub(r"{(\w+)}", lambda match: names[match[1]], self.path)
 
     @property
@@ -226,7 +227,7 @@ async def test_each_change_is_one_audit_line_whether_done_or_rejected(
             assert token not in str(line)
 
 
-NAMED = ("wh_1", "rpl_1", "acc_1", "vip", "dlv_unknown")
+NAMED = ("wh_1", "rpl_1", "acc_1", "vip", "dlv_unknown", "nte_unknown")
 
 
 def _target(path: str) -> str | None:
