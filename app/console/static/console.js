@@ -120,6 +120,56 @@ function enableSelectAll() {
   }
 }
 
+// Without a secure context there is no clipboard, and the buttons stay hidden.
+function enableCopying() {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    });
+  }
+}
+
+// Shortcuts of single keys can be turned off: they disturb people who dictate (WCAG 2.1.4).
+const shortcuts = document.getElementById("shortcuts");
+const PAGES = { d: "deliveries", j: "jobs", w: "webhooks", l: "log" };
+let isAfterG = false;
+
+function enableShortcuts() {
+  const isOn = document.getElementById("shortcuts-on");
+  isOn.checked = localStorage.getItem("shortcuts") !== "off";
+  isOn.addEventListener("change", () => localStorage.setItem("shortcuts", isOn.checked ? "on" : "off"));
+  const opener = document.getElementById("show-shortcuts");
+  opener.hidden = false;
+  opener.addEventListener("click", () => shortcuts.showModal());
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, select, textarea, dialog");
+    if (isOn.checked && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) onShortcut(event);
+  });
+}
+
+function onShortcut(event) {
+  const isSecond = isAfterG;
+  isAfterG = event.key === "g";
+  if (isSecond && event.key in PAGES) {
+    document.querySelector(`header nav a[href="/console/${PAGES[event.key]}"]`)?.click();
+  } else if (event.key === "?") shortcuts.showModal();
+  else if (event.key === "j") focusRow(1);
+  else if (event.key === "k") focusRow(-1);
+  else if (event.key === "/") document.querySelector('[role="search"] :is(input, select):not([type="hidden"])')?.focus();
+  else return;
+  event.preventDefault();
+}
+
+// Moves the focus between the first links of rows.
+function focusRow(step) {
+  const links = [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
+  const at = links.indexOf(document.activeElement);
+  links[at < 0 ? 0 : Math.min(Math.max(at + step, 0), links.length - 1)]?.focus();
+}
+
 if (stale) {
   enableSelectAll();
   setInterval(refreshAges, SECOND);
@@ -132,4 +182,6 @@ if (stale) {
     } else if (!stream) connect();
   });
   if (!document.hidden) connect();
+  enableCopying();
+  enableShortcuts();
 }

@@ -134,6 +134,8 @@ async def test_the_page_shows_the_reason_of_the_status_and_the_start_of_failures
     since_ms = hour_ms(3)
     store.record_failing_since(others_webhook.id, since_ms)
     page = await client.page(page_of(others_webhook))
+    facts = dict(zip(page.texts(".//dl[1]/dt"), page.texts(".//dl[1]/dd"), strict=True))
+    assert facts["Health"].startswith("failing since ")
     assert f"Failing since {format_time(since_ms)[:19].replace('T', ' ')}" in page.main
 
 
