@@ -1,6 +1,7 @@
 """The broker: connects the listening socket, the handlers, the logs and the registry."""
 
 import logging
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -165,12 +166,15 @@ class Broker:
             self._handle_closed_partition,
         )
         self._membership = Membership(
-            self._registry, loop, config.broker_id, self._prepare_view, self._folder_pool
+            self._registry,
+            loop,
+            config.broker_id,
+            self._prepare_view,
+            self._apply_view,
+            self._folder_pool,
         )
         self._registry_thread = RegistryThread(loop, self._membership.call_after_views)
         self._coordinator = GroupCoordinator(config, self._registry, loop, self._counters, view)
-        # Partitions come first: later listeners find them in their new state.
-        self._membership.add_listener(self._apply_view)
         self._membership.add_listener(self._coordinator.apply_view)
         self._dispatcher = self._build_dispatcher()
         self._listener.start(
@@ -278,10 +282,12 @@ class Broker:
         self._produce.end_turn()
         return self._leadership.prepare(view)
 
-    def _apply_view(self, view: ClusterView) -> None:
+    def _apply_view(self, view: ClusterView) -> Iterator[None]:
         # Batches of this turn are written while this broker still leads their partitions.
         self._produce.end_turn()
-        self._leadership.apply_view(view)
+        for _ in self._leadership.apply_view(view):
+            yield
+            self._produce.end_turn()
         if self._access.use(view.acls):
             for connection in self._listener:
                 connection.forget_permissions()

@@ -3,7 +3,7 @@
 import logging
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,9 @@ CHECKPOINT_S: Final = 5.0
 """Kafka's `replica.high.watermark.checkpoint.interval.ms`."""
 
 IDLE_CHECK_S: Final = 5.0
+
+LOGS_PER_TURN: Final = 32
+"""The maximum of logs that retention is applied to in one turn of the loop."""
 
 
 class FileDeletion:
@@ -73,10 +76,17 @@ class Housekeeping:
         self._loop.call_every(IDLE_CHECK_S, self._close_idle)
 
     def apply_retention(self) -> None:
-        """Delete segments by age and size, and expire inactive producers."""
+        """Delete segments by age and size, and expire inactive producers; some logs per turn."""
+        self._loop.run_parts(self._apply_retention(), lambda: None)
+
+    def _apply_retention(self) -> Iterator[None]:
         now_ms = self._loop.now_ms
         expiration_ms = int(self._config.producer_id_expiration_s * 1000)
-        for partition in self._partitions:
+        for number, partition in enumerate(self._partitions.all(), 1):
+            if number % LOGS_PER_TURN == 0:
+                yield
+            if not partition.is_open:
+                continue  # it was closed in an earlier turn
             partition.log.expire_producers(now_ms, expiration_ms)
             try:
                 deleted = partition.log.apply_retention(now_ms)

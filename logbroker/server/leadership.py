@@ -6,10 +6,11 @@ missing folders, and the folders whose topic was deleted.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import (
@@ -29,6 +30,9 @@ from logbroker.storage.partition_log import PartitionLog
 from logbroker.topic_settings import apply_topic_settings
 
 log = logging.getLogger("logbroker.leadership")
+
+PARTITIONS_PER_TURN: Final = 200
+"""The maximum of partitions of a view that are applied in one turn of the loop, in some 5 ms."""
 
 
 def log_defaults(config: BrokerConfig) -> LogConfig:
@@ -81,8 +85,8 @@ class PartitionChanges:
 class PartitionLeadership:
     """Applies cluster views to the partitions of this broker.
 
-    `prepare` closes what a view no longer has and returns the work on the disk, which may take
-    seconds; after it, `apply_view` opens what the view has.
+    `prepare` closes what a view no longer has and returns the work for another thread, which may
+    take seconds; after it, `apply_view` opens what the view has.
 
     The log of a resigned partition stays open, since only this broker stores it. A partition
     that is led again is a new `Partition` with the same log.
@@ -112,10 +116,21 @@ class PartitionLeadership:
         """Close deleted topics; returns the work to do before `apply_view`, on any thread."""
         before = self._partitions.view
         self._changes = PartitionChanges()
-        deleted: list[tuple[Topic, Sequence[int]]] = []
-        if view.topics is not before.topics or view.unreadable != before.unreadable:
-            deleted = self._close_topics(view)
         leaders_may_differ = view.brokers != before.brokers
+        has_topics = view.topics is not before.topics or view.unreadable != before.unreadable
+        deleted = self._close_topics(view) if has_topics else []
+        if not has_topics and not leaders_may_differ:
+            return None
+        return lambda: self._prepare_topics(view, before, deleted, leaders_may_differ)
+
+    def _prepare_topics(
+        self,
+        view: ClusterView,
+        before: ClusterView,
+        deleted: Sequence[tuple[Topic, Sequence[int]]],
+        leaders_may_differ: bool,
+    ) -> None:
+        """Find the topics that differ, rename the folders of deleted ones and create new ones."""
         self._changed = [
             (topic, log_config(self._config, topic))
             for topic in view.topics.values()
@@ -129,11 +144,14 @@ class PartitionLeadership:
             and key not in self._logs.unopened
             and self._is_leader(view, topic, number)
         ]
-        self._disk = disk = _DiskChanges(deleted, missing)
-        return (lambda: self._change_disk(disk)) if deleted or missing else None
+        self._disk = _DiskChanges(deleted, missing)
+        self._change_disk(self._disk)
 
-    def apply_view(self, view: ClusterView) -> None:
-        """Apply a prepared view; calls `on_configured` for added and changed partitions."""
+    def apply_view(self, view: ClusterView) -> Iterator[None]:
+        """Apply a prepared view, in parts; calls `on_configured` for added and changed partitions.
+
+        Meanwhile requests for partitions that are not opened yet are rejected as without a leader.
+        """
         self._partitions.view = view
         changes, disk = self._changes, self._disk
         for topic, folders in disk.renamed:
@@ -142,8 +160,14 @@ class PartitionLeadership:
         for created in disk.created.values():
             if isinstance(created, PartitionLog):
                 self._logs.add(created)
+        number_in_turn = 0
         for topic, config in self._changed:
-            self._apply_topic(view, topic, config)
+            for number in range(topic.partitions):
+                if number_in_turn == PARTITIONS_PER_TURN:
+                    number_in_turn = 0
+                    yield
+                number_in_turn += 1
+                self._apply_partition(view, topic, number, config)
         self._changed, self._disk = (), _DiskChanges((), ())
         if changes:
             log.info(
@@ -158,19 +182,20 @@ class PartitionLeadership:
         """Return how to open, or create, the log of a led partition that failed before."""
         topic = self._partitions.view.topics.get(name)
         if topic is None or (name, number) not in self._partitions.failed:
-            return None, lambda: None
+            return None, iter(())
         config = log_config(self._config, topic)
         wanted = NewLog(name, number, topic.topic_id, config)
         opened: list[PartitionLog | StorageFailed] = []
 
-        def finish() -> None:
+        def lead_opened() -> Iterator[None]:
             for each in opened:
                 if isinstance(each, PartitionLog):
                     self._logs.add(each)
                     self._lead(topic, number, config)
                     log.info("opened partition=%s-%d after a failure", name, number)
+            yield from ()
 
-        return lambda: opened.append(self._logs.open_again(wanted, now_ms)), finish
+        return lambda: opened.append(self._logs.open_again(wanted, now_ms)), lead_opened()
 
     def _close_topics(self, view: ClusterView) -> list[tuple[Topic, Sequence[int]]]:
         """Resign the topics with unreadable metadata; return the deleted ones with their logs."""
@@ -201,24 +226,25 @@ class PartitionLeadership:
     def _is_leader(self, view: ClusterView, topic: Topic, number: int) -> bool:
         return view.leader(topic, number) == self._config.broker_id
 
-    def _apply_topic(self, view: ClusterView, topic: Topic, config: LogConfig) -> None:
-        for number in range(topic.partitions):
-            partition = self._partitions.find(topic.name, number)
-            key = topic.name, number
-            unopened = self._logs.unopened.get(key)
-            created = unopened.failure if unopened else self._disk.created.get(key)
-            if not self._is_leader(view, topic, number):
-                self._resign(topic, number)
-            elif isinstance(created, StorageFailed):
-                log.error("cannot open partition=%s-%d reason=%s", topic.name, number, created)
-                self._partitions.add_failed(topic, number, created)
-            elif partition is None:
-                self._lead(topic, number, config)
-            else:
-                partition.topic = topic
-                if partition.log.config != config:
-                    partition.log.config = config
-                    self._on_configured(partition)
+    def _apply_partition(
+        self, view: ClusterView, topic: Topic, number: int, config: LogConfig
+    ) -> None:
+        partition = self._partitions.find(topic.name, number)
+        key = topic.name, number
+        unopened = self._logs.unopened.get(key)
+        created = unopened.failure if unopened else self._disk.created.get(key)
+        if not self._is_leader(view, topic, number):
+            self._resign(topic, number)
+        elif isinstance(created, StorageFailed):
+            log.error("cannot open partition=%s-%d reason=%s", topic.name, number, created)
+            self._partitions.add_failed(topic, number, created)
+        elif partition is None:
+            self._lead(topic, number, config)
+        else:
+            partition.topic = topic
+            if partition.log.config != config:
+                partition.log.config = config
+                self._on_configured(partition)
 
     def _lead(self, topic: Topic, number: int, config: LogConfig) -> None:
         partition_log = self._logs.logs[topic.name, number]

@@ -12,7 +12,7 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 WAKES_PER_TURN: Final = 64 * 1024
@@ -83,6 +83,13 @@ class SocketLoop:
         # A full socket buffer already wakes the loop; after `close` there is no loop to wake.
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake_sender.send(b"\0")
+
+    def run_parts(self, parts: Iterator[None], done: Callable[[], None]) -> None:
+        """Run long work up to its first `yield` now, a further part per turn, and then `done`."""
+        if next(parts, True) is None:
+            self.call_soon(lambda: self.run_parts(parts, done))
+        else:
+            done()
 
     def call_at(self, when_s: float, call: Callable[[], None]) -> Timer:
         """Run `call` once the monotonic clock has reached `when_s`."""

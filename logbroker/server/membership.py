@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -19,8 +19,8 @@ ViewListener = Callable[[ClusterView], None]
 DiskWork = Callable[[], None]
 """Work on the disk that a view requires, for any thread."""
 
-Step = tuple[DiskWork | None, Callable[[], None]]
-"""Work that may be needed first, and what is then called on the loop's thread."""
+Step = tuple[DiskWork | None, Iterator[None]]
+"""Work that may be needed first, and what then runs on the loop's thread, a part per turn."""
 
 
 class Membership:
@@ -29,8 +29,8 @@ class Membership:
     No view may be skipped: a broker that lost and regained its session must resign its
     partitions in between, since other brokers may have led them.
 
-    `prepare` is called with each view first. The listeners get the view after the work that it
-    returns has run on `pool`, and later views wait.
+    `prepare` is called with each view first. After the work that it returns has run on `pool`,
+    `apply` applies the view, in parts. Then the listeners get it. Later views wait.
     """
 
     def __init__(
@@ -39,16 +39,18 @@ class Membership:
         loop: SocketLoop,
         broker_id: int,
         prepare: Callable[[ClusterView], DiskWork | None],
+        apply: Callable[[ClusterView], Iterator[None]],
         pool: WorkerPool,
     ) -> None:
         self._registry = registry
         self._loop = loop
         self._broker_id = broker_id
         self._prepare = prepare
+        self._apply = apply
         self._pool = pool
         self._listeners: list[ViewListener] = []
         self._queue: deque[Callable[[], Step]] = deque()
-        self._is_preparing = False
+        self._is_in_step = False
         self._is_registered = False
 
     def add_listener(self, listener: ViewListener) -> None:
@@ -63,14 +65,20 @@ class Membership:
         """
         self._registry.join(endpoint, self._queue_view)
         while self._queue:
-            work, finish = self._queue.popleft()()
+            work, parts = self._queue.popleft()()
             if work is not None:
                 work()
-            finish()
+            for _ in parts:
+                pass
 
     def call_after_views(self, call: Callable[[], None]) -> None:
         """Run `call` once the views that are queued now are delivered; immediately if none is."""
-        self.run_between_views(lambda: (None, call))
+
+        def parts() -> Iterator[None]:
+            call()
+            yield from ()
+
+        self.run_between_views(lambda: (None, parts()))
 
     def run_between_views(self, prepare: Callable[[], Step]) -> None:
         """Run a step once the queued views are delivered; later views wait for its end."""
@@ -87,27 +95,30 @@ class Membership:
 
     def _queue_view(self, view: ClusterView) -> None:
         """Queue a new view; called on a thread of the registry."""
-        self._queue.append(lambda: (self._prepare(view), partial(self._deliver, view)))
+        self._queue.append(lambda: (self._prepare(view), self._deliver(view)))
         self._loop.call_soon(self._run_queued)
 
     def _run_queued(self) -> None:
-        while self._queue and not self._is_preparing:
-            work, finish = self._queue.popleft()()
+        while self._queue and not self._is_in_step:
+            self._is_in_step = True
+            work, parts = self._queue.popleft()()
             if work is None:
-                finish()
+                self._loop.run_parts(parts, self._end_step)
             else:
-                self._is_preparing = True
-                self._pool.submit(work, partial(self._finish_preparation, finish))
+                self._pool.submit(work, partial(self._finish_preparation, parts))
 
-    def _finish_preparation(self, finish: Callable[[], None], result: Exception | None) -> None:
+    def _finish_preparation(self, parts: Iterator[None], result: Exception | None) -> None:
         if result is not None:
             raise result
-        self._is_preparing = False
-        finish()
+        self._loop.run_parts(parts, self._end_step)
+
+    def _end_step(self) -> None:
+        self._is_in_step = False
         self._run_queued()
 
-    def _deliver(self, view: ClusterView) -> None:
+    def _deliver(self, view: ClusterView) -> Iterator[None]:
         self._log_registration(view)
+        yield from self._apply(view)
         for listener in self._listeners:
             listener(view)
 

@@ -1,5 +1,6 @@
 """One turn of the loop serves every connection, whatever others have sent."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from kafka.protocol.admin.topics import CreateTopicsRequest, CreateTopicsRespons
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from logbroker.config import BrokerConfig
+from logbroker.server import housekeeping, leadership
 from logbroker.server.broker import Broker
 from logbroker.wire.apis import ApiKey
 from tests.support.kafka.raw_connection import (
@@ -79,7 +81,7 @@ def test_the_creation_of_partitions_does_not_block_other_clients(broker: Broker)
             name="many", num_partitions=100, replication_factor=1, assignments=[], configs=[]
         )
         creator.send(CreateTopicsRequest(topics=[new], timeout_ms=1, validate_only=False), 7)
-        while not broker._membership._is_preparing:
+        while not broker._membership._is_in_step:
             broker._loop._turn()
         modest.send(api_versions(), 3)
         while not modest.is_readable():
@@ -135,3 +137,37 @@ def test_no_requests_are_read_from_a_client_that_reads_no_responses(broker: Brok
         broker.stop()
         thread.join()
         assert sizes == {len(batch)}
+
+
+def test_partitions_of_a_view_are_opened_a_few_per_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "PARTITIONS_PER_TURN", 10)
+    broker._registry.create_topic("many", [(0,)] * 45, {})
+    broker._registry.create_topic("small", [(0,)], {})
+    opened = [1]
+    while broker._partitions.find("small", 0) is None:
+        broker._loop._turn()
+        opened.append(len(broker._partitions))
+    growths = {after - before for before, after in itertools.pairwise(opened)}
+    assert growths <= {0, 1, 5, 10}
+    assert opened[-1] == 47
+
+
+def test_retention_deletes_segments_of_a_few_logs_per_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "LOGS_PER_TURN", 3)
+    broker._registry.create_topic("old", [(0,)] * 10, {"retention.ms": "1"})
+    apply_views(broker)
+    partitions = [broker._partitions.get("old", number) for number in range(10)]
+    for partition in partitions:
+        partition.log.append(memoryview(bytearray(batch_of(b"x", timestamp_ms=1))), 1)
+        partition.log.write()
+        partition.log.advance_high_watermark(partition.log.flush())
+    broker._housekeeping.apply_retention()
+    deleted = [sum(each.log.log_start_offset for each in partitions)]
+    while deleted[-1] < len(partitions):
+        broker._loop._turn()
+        deleted.append(sum(each.log.log_start_offset for each in partitions))
+    assert {after - before for before, after in itertools.pairwise([0, *deleted])} <= {1, 2, 3}

@@ -64,14 +64,16 @@ class Stage:
         view = ClusterView("cluster", HERE, brokers, named, unreadable=unreadable)
         if (work := self.leadership.prepare(view)) is not None:
             work()
-        self.leadership.apply_view(view)
+        for _ in self.leadership.apply_view(view):
+            pass
 
     def reopen(self) -> None:
         for key in self.partitions.failed:
-            work, finish = self.leadership.prepare_reopening(*key, 0)
+            work, parts = self.leadership.prepare_reopening(*key, 0)
             if work is not None:
                 work()
-            finish()
+            for _ in parts:
+                pass
 
     def close(self) -> None:
         self.disk.close()

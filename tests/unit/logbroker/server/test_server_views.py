@@ -83,7 +83,7 @@ def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
         assert connection.produced()[1:] == (NOT_LEADER_OR_FOLLOWER, -1)
 
         find_again(broker)
-        broker._loop._turn()
+        apply_views(broker)
         connection.produce("events", batch_of(b"three"), acks=ACKS_LEADER)
         broker._loop._turn()
         # After the first batch, which is in the log although it was not acknowledged.
@@ -97,7 +97,7 @@ def test_a_topic_with_unreadable_metadata_keeps_its_committed_offsets(
     view = broker._registry.view
     broker._membership._queue_view(replace(view, topics={}, unreadable=frozenset({"events"})))
     find_again(broker)
-    broker._loop._turn()
+    apply_views(broker)
     assert commit(broker, 8, partition=1) is None
     assert broker._coordinator.get("readers").offsets == {
         ("events", 0): CommittedOffset(7),
