@@ -23,7 +23,6 @@ from spark_jobs.jobs.delivery_report.figures import (
     events_alt,
     share_text,
 )
-from spark_jobs.jobs.delivery_report.plots import plots_of
 
 _PAGE: Final = re.compile(r"\d{4}-\d\d-\d\d\.html", re.ASCII)
 
@@ -41,6 +40,9 @@ def write_page(report: DayReport, folder: Path, *, source: str, unread: int) -> 
 
     `source` describes the input, and `unread` is the number of unreadable records.
     """
+    # Importing Matplotlib takes as long as to draw a page.
+    from spark_jobs.jobs.delivery_report.plots import plots_of
+
     folder.mkdir(parents=True, exist_ok=True)
     day = report.day.isoformat()
     for name, drawn in plots_of(report).items():
