@@ -30,7 +30,8 @@ _CANDIDATES_MAX: Final = 100
 _SHOWN_MAX: Final = 20
 """Resends of one delivery that are read, the latest."""
 
-PLACES_MAX: Final = 10_000
+PLACES_MAX: Final = 2_000
+"""Successful resends of one webhook that its lists consider, the latest."""
 
 _HAS_SUCCEEDED: Final = _row.status == str(DeliveryStatus.SUCCEEDED)
 
@@ -155,13 +156,13 @@ def list_resends(
 
 def resent_places(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
     """The deliveries of a webhook with a successful resend; the latest `PLACES_MAX`."""
-    query: Select[Any] = (
+    query = (
         select(_row.origin, _row.log_partition, _row.record_offset)
         .where(_row.webhook_id == webhook_id, _HAS_SUCCEEDED)
         .order_by(_row.created_ms.desc())
         .limit(PLACES_MAX)
     )
-    return frozenset(_place(row) for row in connection.execute(query))
+    return frozenset(DeliveryPlace(*row) for row in connection.execute(query))
 
 
 def pending_resends(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
@@ -169,7 +170,7 @@ def pending_resends(connection: Connection, webhook_id: str) -> frozenset[Delive
     query: Select[Any] = select(_row.origin, _row.log_partition, _row.record_offset).where(
         _row.webhook_id == webhook_id, _row.due_ms.is_not(None)
     )
-    return frozenset(_place(row) for row in connection.execute(query))
+    return frozenset(DeliveryPlace(*row) for row in connection.execute(query))
 
 
 def resent_offsets(
