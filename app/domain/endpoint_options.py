@@ -72,7 +72,8 @@ class EndpointOptions:
     """How requests are sent to a webhook, where it differs from the operator's settings.
 
     `headers` have names in lower case, and are not among `RESERVED_HEADERS`. `timeout_s` limits an
-    attempt; `max_events_per_second` and `max_in_flight` limit live delivery. None is the setting.
+    attempt; `max_events_per_second` and `max_in_flight` limit live delivery; `retry_schedule_s` are
+    the pauses between the attempts of an event. None is the setting.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
@@ -80,6 +81,7 @@ class EndpointOptions:
     timeout_s: int | None = None
     max_events_per_second: int | None = None
     max_in_flight: int | None = None
+    retry_schedule_s: tuple[int, ...] | None = None
 
 
 NO_OPTIONS: Final = EndpointOptions()

@@ -1,5 +1,6 @@
 """Retry schedules: when a failed delivery is attempted again, and when it is given up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +47,8 @@ class RetryPolicy:
     """Exponential backoff with jitter, for replays.
 
     The waits are `base_s`, four times that, and so on up to `cap_s`, each spread by 20 %.
-    A Retry-After header can lengthen a wait, up to twice `cap_s`, and never shortens it.
+    A Retry-After header can lengthen a wait, up to twice `cap_s`, and never shortens it. The
+    webhook's own `schedule_s` replaces the waits, and so the number of attempts.
 
     Source: Standard Webhooks 1.0.0, "Retries" and "Response status codes".
     """
@@ -54,18 +56,22 @@ class RetryPolicy:
     attempts_max: int = 6
     base_s: float = 1.0
     cap_s: float = 60.0
+    schedule_s: tuple[float, ...] = ()
 
     def after_failure(
         self, outcome: Rejected | Unreachable, attempt: int, jitter: float
     ) -> RetryAfter | GiveUp:
         """The step after the failed attempt number `attempt` (from 1); `jitter` is in [0, 1)."""
-        if is_permanent(outcome) or attempt >= self.attempts_max:
+        attempts_max = len(self.schedule_s) + 1 if self.schedule_s else self.attempts_max
+        if is_permanent(outcome) or attempt >= attempts_max:
             return GiveUp(outcome.reason)
         wait_s = self.backoff_s(attempt) * (1 - SPREAD + 2 * SPREAD * jitter)
         return RetryAfter(max(wait_s, retry_after_s(outcome, RETRY_AFTER_FACTOR * self.cap_s)))
 
     def backoff_s(self, attempt: int) -> float:
         """The wait after the `attempt`-th consecutive failure, before jitter."""
+        if self.schedule_s:
+            return self.schedule_s[min(attempt, len(self.schedule_s)) - 1]
         # The exponent is bounded: a float overflows at 4**512.
         return float(min(self.cap_s, self.base_s * GROWTH ** min(attempt - 1, 32)))
 
@@ -84,6 +90,11 @@ class FixedDelays:
         if is_permanent(outcome) or attempt >= len(self.delays_s):
             return GiveUp(outcome.reason)
         return RetryAfter(max(self.delays_s[attempt], retry_after_s(outcome, RETRY_AFTER_S_MAX)))
+
+
+def longest_retries_s(pauses_s: Sequence[float]) -> float:
+    """How long live retries with these pauses can take: Retry-After may lengthen each pause."""
+    return sum(max(each, RETRY_AFTER_S_MAX) for each in pauses_s)
 
 
 def retry_after_s(outcome: Rejected | Unreachable, longest_s: float) -> float:

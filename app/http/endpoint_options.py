@@ -24,6 +24,8 @@ from app.domain.options import EVENTS_PER_SECOND_MAX, IN_FLIGHT_MAX
 SECRET_CHARACTERS_MAX: Final = 1_024
 TOKEN_CHARACTERS_MAX: Final = 4_096
 TIMEOUT_S_MAX: Final = 86_400
+PAUSES_MAX: Final = 20
+PAUSE_S_MAX: Final = 86_400
 
 _Password = Annotated[
     str,
@@ -101,6 +103,7 @@ OPTIONS_EXAMPLE: Final[dict[str, JsonValue]] = {
     "timeoutSeconds": 5,
     "maxEventsPerSecond": 50,
     "maxInFlight": 2,
+    "retrySchedule": [5, 60, 600],
 }
 
 
@@ -145,6 +148,14 @@ class EndpointMembers(BaseModel):
         "is the default.",
     )
 
+    retry_schedule: list[Annotated[int, Field(strict=True, ge=1, le=PAUSE_S_MAX)]] | None = Field(
+        None,
+        min_length=1,
+        max_length=PAUSES_MAX,
+        description="The pauses in seconds before each retry of an event, within the limits of the "
+        "operator's schedule, which is the default. Recovery replays do not use it.",
+    )
+
     @field_validator("headers")
     @classmethod
     def _lower_names(cls, headers: dict[str, str | None] | None) -> dict[str, str | None] | None:
@@ -166,7 +177,12 @@ class EndpointMembers(BaseModel):
             if "max_events_per_second" in present
             else options.max_events_per_second,
             self.max_in_flight if "max_in_flight" in present else options.max_in_flight,
+            self._retry_schedule_s if "retry_schedule" in present else options.retry_schedule_s,
         )
+
+    @property
+    def _retry_schedule_s(self) -> tuple[int, ...] | None:
+        return None if self.retry_schedule is None else tuple(self.retry_schedule)
 
     @property
     def _authentication(self) -> Authentication | None:

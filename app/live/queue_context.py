@@ -7,6 +7,7 @@ from app.delivery.attempt import AttemptSender
 from app.delivery.queue import StartTask
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.live_backlog import LiveBacklog
+from app.domain.model import Webhook
 from app.domain.retry import FixedDelays
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
@@ -73,6 +74,11 @@ class QueueContext:
     is_stopping: bool = False
     retrying: set[RetryingQueue] = field(default_factory=set)
     """Queues in which some event has failed at least once."""
+
+    def delays_of(self, webhook: Webhook) -> FixedDelays:
+        """The delays before the attempts of an event for a webhook."""
+        schedule_s = webhook.options and webhook.options.retry_schedule_s
+        return FixedDelays((self.delays.delays_s[0], *schedule_s)) if schedule_s else self.delays
 
     def exceeds_share(self, size_bytes: int) -> bool:
         """Whether all queues hold too many bytes, and one with `size_bytes` more than its share."""

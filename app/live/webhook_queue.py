@@ -354,7 +354,7 @@ class WebhookQueue:
         if self._belongs_to_recovery(delivery, webhook, outcome, now_ms):
             self._context.recorder.record_failed_attempt(delivery, outcome, None)
             return
-        step = self._context.delays.after_failure(outcome, delivery.attempts)
+        step = self._context.delays_of(webhook).after_failure(outcome, delivery.attempts)
         if isinstance(step, RetryAfter):
             delivery.next_attempt_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
             self._context.recorder.record_failed_attempt(
@@ -393,7 +393,7 @@ class WebhookQueue:
             return False
         self._retryable_failures += 1
         if not self._recovery.is_failing:
-            step = self._context.delays.after_failure(outcome, delivery.attempts)
+            step = self._context.delays_of(webhook).after_failure(outcome, delivery.attempts)
             if not webhook.auto_recovery or not begins_recovery(
                 self._retryable_failures, delivery.attempts, is_exhausted=isinstance(step, GiveUp)
             ):

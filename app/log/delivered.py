@@ -12,7 +12,7 @@ from app.domain.digest_set import DigestSet
 from app.domain.lateness import disorder_ms
 from app.domain.model import OffsetRange, Window
 from app.domain.offset_set import PAGES_MAX, OffsetSet
-from app.domain.retry import RETRY_AFTER_S_MAX
+from app.domain.retry import longest_retries_s
 from app.log.errors import HistoryLost, TopicMissing, WindowNotRetained
 from app.log.event import LoggedEvent
 from app.log.history import LogHistory
@@ -151,8 +151,8 @@ def outcome_disorder_ms(settings: Settings, window: Window, late_until_ms: int |
     `late_until_ms` is when its last late event arrived, if any.
     """
     delays_s = settings.attempt_delays_s
-    # A Retry-After header may lengthen the delay before each retry.
-    retries_s = sum(max(each, RETRY_AFTER_S_MAX) for each in delays_s[1:])
+    # Schedules of webhooks do not exceed it.
+    retries_s = longest_retries_s(delays_s[1:])
     requests_s = len(delays_s) * settings.delivery_timeout_s
     attempts_ms = round(1_000 * (delays_s[0] + retries_s + requests_s))
     late_ms = max(0, (late_until_ms or 0) - window.to_ms)

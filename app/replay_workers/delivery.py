@@ -200,7 +200,10 @@ class ReplayDelivery:
             endpoint=self._endpoint,
             attempts=self._dependencies.attempts,
             policy=RetryPolicy(
-                settings.retry_attempts_max, settings.retry_base_s, settings.retry_cap_s
+                settings.retry_attempts_max,
+                settings.retry_base_s,
+                settings.retry_cap_s,
+                self._retry_schedule_s,
             ),
             lease=self._lease,
             checkpoint_age=self._checkpoints.age,
@@ -211,6 +214,13 @@ class ReplayDelivery:
             is_batched=self._options.batch_size > 1,
             events_max=self._batch_events_max,
         )
+
+    @property
+    def _retry_schedule_s(self) -> tuple[int, ...]:
+        """The webhook's own pauses; a recovery waits for the receiver as the operator chose."""
+        options = self._endpoint.webhook.options
+        is_recovery = self._claim.replay.reason is ReplayReason.RECOVERY
+        return () if options is None or is_recovery else options.retry_schedule_s or ()
 
     def _may_postpone(self, *, is_alone: bool) -> bool:
         """Whether it waits for a failing receiver: only a recovery does."""

@@ -7,6 +7,7 @@ from app.domain.endpoint_options import (
     HeaderNotAllowed,
     check_headers,
 )
+from app.domain.retry import RETRY_AFTER_S_MAX, longest_retries_s
 from app.services.errors import FieldError, InvalidRequest
 from app.services.services import Services
 from app.webhooks.guard import UrlRefused
@@ -34,6 +35,16 @@ def check_options(services: Services, options: EndpointOptions) -> EndpointOptio
     if options.max_in_flight is not None and options.max_in_flight > settings.live_in_flight:
         allowed = f"1 to {settings.live_in_flight}, the operator's limit"
         errors.append(FieldError("maxInFlight", options.max_in_flight, allowed))
+    schedule_s, operators = options.retry_schedule_s, settings.attempt_delays_s[1:]
+    if schedule_s is not None and (
+        len(schedule_s) > len(operators)
+        or longest_retries_s(schedule_s) > longest_retries_s(operators)
+    ):
+        allowed = (
+            f"up to {len(operators)} pauses of together {longest_retries_s(operators):g} s, where "
+            f"each counts {RETRY_AFTER_S_MAX:g} s or more, the operator's limit"
+        )
+        errors.append(FieldError("retrySchedule", list(schedule_s), allowed))
     if errors:
         raise InvalidRequest(fields=errors)
     if isinstance(options.authentication, ClientCredentials):

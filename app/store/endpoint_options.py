@@ -1,7 +1,8 @@
 """The options of a webhook as text, which is encrypted because of the credentials in it.
 
 The column is NULL without options. Otherwise it holds a JSON object with the members `headers`,
-`authentication` (with its `type`), `timeoutSeconds`, `maxEventsPerSecond` and `maxInFlight`.
+`authentication` (with its `type`), `timeoutSeconds`, `maxEventsPerSecond`, `maxInFlight` and, if
+it was stored by a version that has it, `retrySchedule`.
 """
 
 import json
@@ -39,6 +40,7 @@ def encode_options(options: EndpointOptions) -> str | None:
         "timeoutSeconds": options.timeout_s,
         "maxEventsPerSecond": options.max_events_per_second,
         "maxInFlight": options.max_in_flight,
+        "retrySchedule": options.retry_schedule_s,
     }
     return json.dumps(value, ensure_ascii=False)
 
@@ -46,7 +48,7 @@ def encode_options(options: EndpointOptions) -> str | None:
 def decode_options(text: str) -> EndpointOptions:
     """The options in a decrypted text."""
     value = json.loads(text)
-    authentication = value["authentication"]
+    authentication, schedule = value["authentication"], value.get("retrySchedule")
     if authentication is not None:
         authentication = _TYPES[authentication.pop("type")](**authentication)
     return EndpointOptions(
@@ -55,4 +57,5 @@ def decode_options(text: str) -> EndpointOptions:
         value["timeoutSeconds"],
         value["maxEventsPerSecond"],
         value["maxInFlight"],
+        None if schedule is None else tuple(schedule),
     )

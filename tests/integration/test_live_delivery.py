@@ -121,6 +121,17 @@ def test_an_event_fails_after_the_configured_attempts(
     assert outcome.reason == "HTTP 503 Service Unavailable"
 
 
+def test_a_webhook_has_its_own_retry_schedule(scene: LiveScene, receiver: ReceiverThread) -> None:
+    webhook = scene.webhook(receiver, "*", auto_recovery=False)
+    options = EndpointOptions(retry_schedule_s=(1,))
+    scene.store.update_webhook(webhook.id, change_options=lambda _: options)
+    scene.live(live_delays_s="0,3600")
+    receiver.answer(503)
+    scene.publish(event(1))
+    (outcome,) = scene.until_outcomes(1)
+    assert (outcome.outcome, outcome.attempts) == (LiveOutcome.FAILED, 2)
+
+
 def test_a_retry_may_succeed(scene: LiveScene, receiver: ReceiverThread) -> None:
     scene.webhook(receiver, "*", auto_recovery=False)
     scene.live(live_delays_s="0,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,60,60")

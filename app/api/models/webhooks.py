@@ -149,6 +149,9 @@ class WebhookDocument(Document):
     max_in_flight: int | None = Field(
         description="Concurrent requests of live delivery; null: the operator's setting."
     )
+    retry_schedule: Sequence[int] | None = Field(
+        description="Pauses in seconds before each retry; null: the operator's schedule."
+    )
     created_at: Moment
 
     @classmethod
@@ -187,6 +190,7 @@ class WebhookDocument(Document):
             timeout_seconds=options.timeout_s,
             max_events_per_second=options.max_events_per_second,
             max_in_flight=options.max_in_flight,
+            retry_schedule=options.retry_schedule_s,
             created_at=webhook.created_ms,
         )
 

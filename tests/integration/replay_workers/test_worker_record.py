@@ -2,6 +2,7 @@
 
 import asyncio
 
+from app.domain.endpoint_options import EndpointOptions
 from app.domain.model import Counts, Failure, Replay
 from app.domain.moves import MoveEvent
 from app.domain.states import ReplayState
@@ -85,6 +86,22 @@ def test_a_failure_has_the_last_response_and_its_duration(bench: Bench) -> None:
     assert [failure.attempts for failure in failures] == [2, 2, 2]
     assert {failure.response for failure in failures} == {"no such üser"}
     assert all((failure.duration_ms or 0) >= 50 for failure in failures)
+
+
+def test_a_webhook_has_its_own_retry_schedule(bench: Bench) -> None:
+    async def scenario() -> tuple[Failure, ...]:
+        bench.change(retry_attempts_max=1)
+        webhook = await bench.webhook()
+        options = EndpointOptions(retry_schedule_s=(1,))
+        bench.store.update_webhook(webhook.id, change_options=lambda _: options)
+        bench.receiver.answer(500)
+        await bench.publish(bench.events(webhook.id, 0, 2))
+        replay = bench.replay(webhook)
+        async with bench.worker():
+            await bench.finished(replay)
+        return bench.store.failures(replay.id).items
+
+    assert [failure.attempts for failure in asyncio.run(scenario())] == [2, 2]
 
 
 def test_events_without_a_response_are_counted(bench: Bench) -> None:

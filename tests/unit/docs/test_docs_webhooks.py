@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from app.api.models.rules import RuleRequest, SampleMatchDocument
 from app.api.models.webhooks import MissedHourDocument, StatisticsDocument, TrialDocument
+from app.config import Settings
 from app.delivery.attempt import batch_message
 from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import (
@@ -27,7 +28,7 @@ from app.domain.patterns import (
     STEPS_MAX,
     compile_alternatives,
 )
-from app.domain.retry import GONE, PERMANENT
+from app.domain.retry import GONE, PERMANENT, RETRY_AFTER_S_MAX, longest_retries_s
 from app.domain.rules import (
     ALTERNATIVES_PER_ACCOUNT_MAX,
     CONDITIONS_MAX,
@@ -39,7 +40,7 @@ from app.domain.rules import (
     RULES_PER_WEBHOOK_MAX,
 )
 from app.domain.tallies import CELLS_MAX
-from app.http.endpoint_options import SECRET_CHARACTERS_MAX, TOKEN_CHARACTERS_MAX
+from app.http.endpoint_options import PAUSE_S_MAX, SECRET_CHARACTERS_MAX, TOKEN_CHARACTERS_MAX
 from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
@@ -150,6 +151,18 @@ def test_the_members_of_a_rule_are_documented_with_their_bounds() -> None:
     assert f"{limits}\n{PATH_SETS_PER_ACCOUNT_MAX} different sets of paths" in PAGE
     patterns = f"{PATTERNS_PER_ACCOUNT_MAX} different patterns"
     assert f"{patterns} with {ALTERNATIVES_PER_ACCOUNT_MAX} alternatives together" in PAGE
+
+
+def test_the_limits_of_retry_schedules_are_those_of_the_default_settings() -> None:
+    text = section(PAGE, "## Retry schedule")
+    first, *pauses = Settings().attempt_delays_s
+    assert first == 0
+    assert "after 3, 27 and 242 s" in text
+    assert pauses == [3, 27, 242]
+    assert f"{RETRY_AFTER_S_MAX:g} s counts as {RETRY_AFTER_S_MAX:g} s" in text
+    assert f"{len(pauses)} pauses of together {longest_retries_s(pauses):,.0f} s" in text
+    (row,) = (row for row in table(PAGE, "## Registering") if row["member"] == "retrySchedule")
+    assert row["allowed"].startswith(f"a list of 1 to {PAUSE_S_MAX:,} s")
 
 
 def test_every_operator_of_patterns_is_documented_with_a_valid_example() -> None:

@@ -36,6 +36,7 @@ UNSET: Final[dict[str, Any]] = {
     "timeoutSeconds": None,
     "maxEventsPerSecond": None,
     "maxInFlight": None,
+    "retrySchedule": None,
 }
 
 
@@ -63,6 +64,7 @@ async def test_options_are_used_from_the_first_request_and_their_secrets_never_s
             "timeoutSeconds": 5,
             "maxEventsPerSecond": 50,
             "maxInFlight": 2,
+            "retrySchedule": [5, 60, 600],
         },
     )
     assert answer.status_code == 201
@@ -82,10 +84,11 @@ async def test_options_are_used_from_the_first_request_and_their_secrets_never_s
         "timeoutSeconds": 5,
         "maxEventsPerSecond": 50,
         "maxInFlight": 2,
+        "retrySchedule": [5, 60, 600],
     }
     webhook = store.webhook(document["id"])
     assert webhook.options == EndpointOptions(
-        {"x-tenant": SECRET}, BasicAuthentication("me", SECRET), 5, 50, 2
+        {"x-tenant": SECRET}, BasicAuthentication("me", SECRET), 5, 50, 2, (5, 60, 600)
     )
     assert SECRET not in repr(webhook)
     assert stored(store, webhook.id) is not None
@@ -126,6 +129,11 @@ async def test_a_change_keeps_what_it_does_not_name(
         "audience": None,
     }
     assert await change(authentication=None) is None
+    for schedule in ((600, 600, 600), (600, 1_200), (1_800,)):
+        changed = await change(retrySchedule=schedule)
+        assert changed == EndpointOptions(retry_schedule_s=schedule)
+        assert await change(description="kept") == changed
+    assert await change(retrySchedule=None) is None
     assert shown((await client.get(f"/webhooks/{webhook.id}")).json()) == UNSET
 
 
@@ -171,6 +179,13 @@ async def test_a_change_keeps_what_it_does_not_name(
         ({"timeoutSeconds": 0}, "timeoutSeconds"),
         ({"timeoutSeconds": 16}, "timeoutSeconds"),
         ({"maxInFlight": 9}, "maxInFlight"),
+        ({"retrySchedule": []}, "retrySchedule"),
+        ({"retrySchedule": [0]}, "retrySchedule[0]"),
+        ({"retrySchedule": [1.5]}, "retrySchedule[0]"),
+        ({"retrySchedule": 5}, "retrySchedule"),
+        ({"retrySchedule": [1, 1, 1, 1]}, "retrySchedule"),
+        ({"retrySchedule": [1, 1, 601]}, "retrySchedule"),
+        ({"retrySchedule": [601, 1200]}, "retrySchedule"),
         ({"maxEventsPerSecond": 0}, "maxEventsPerSecond"),
     ],
 )

@@ -77,7 +77,7 @@ async def test_the_page_shows_options_without_secrets(
         ),
         (None, "none"),
     ):
-        options = EndpointOptions({"x-key": "s3cr3t"}, authentication, 5, 50, 2)
+        options = EndpointOptions({"x-key": "s3cr3t"}, authentication, 5, 50, 2, (5, 60))
         store.update_webhook(webhook.id, change_options=partial(_replace, options))
         page = await developers_client.page(page_of(webhook))
         names, values = page.texts(".//dl[1]/dt"), page.texts(".//dl[1]/dd")
@@ -85,6 +85,7 @@ async def test_the_page_shows_options_without_secrets(
         assert facts["Authentication"] == words
         assert facts["Headers"] == "x-key"
         assert (facts["Timeout"], facts["Live limits"]) == ("5 s", "50 events/s, 2 in flight")
+        assert facts["Retry schedule"] == "5, 60 s"
         assert "s3cr3t" not in page.markup
 
 

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.delivery import Rejected, Unreachable
-from app.domain.retry import RETRY_AFTER_S_MAX, FixedDelays, GiveUp, RetryAfter, RetryPolicy
+from app.domain.retry import (
+    RETRY_AFTER_S_MAX,
+    FixedDelays,
+    GiveUp,
+    RetryAfter,
+    RetryPolicy,
+    longest_retries_s,
+)
 
 DOWN = Unreachable("connection refused")
 POLICY = RetryPolicy(attempts_max=6, base_s=1, cap_s=60)
@@ -23,6 +30,19 @@ def test_waits_grow_fourfold_up_to_the_cap() -> None:
 
 def test_the_last_attempt_gives_up_with_the_reason_of_its_outcome() -> None:
     assert POLICY.after_failure(DOWN, 6, MIDDLE) == GiveUp("connection refused")
+
+
+def test_the_schedule_of_a_webhook_replaces_waits_and_attempts() -> None:
+    policy = RetryPolicy(attempts_max=6, base_s=1, cap_s=60, schedule_s=(5, 3_600))
+    steps = [policy.after_failure(DOWN, attempt, MIDDLE) for attempt in (1, 2, 3)]
+    assert steps == [RetryAfter(5), RetryAfter(3_600), GiveUp("connection refused")]
+    assert [policy.backoff_s(attempt) for attempt in (1, 2, 3, 600)] == [5, 3_600, 3_600, 3_600]
+    assert policy.after_failure(rejected(503, 10.0), 1, MIDDLE) == RetryAfter(10)
+
+
+def test_retry_after_may_lengthen_every_pause() -> None:
+    assert longest_retries_s((3, 27, RETRY_AFTER_S_MAX + 1)) == 3 * RETRY_AFTER_S_MAX + 1
+    assert longest_retries_s(()) == 0
 
 
 def test_jitter_changes_a_wait_by_up_to_a_fifth() -> None:

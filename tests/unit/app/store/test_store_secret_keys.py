@@ -114,7 +114,7 @@ def test_options_of_webhooks_are_stored_encrypted(stored_store: Store, database_
     # The longest options that the API accepts fit into MySQL's TEXT.
     header = {"x-a": "\\" * (HEADERS_BYTES_MAX - 3)}
     token = BearerAuthentication("\\" * 4_096)
-    options, store = EndpointOptions(header, token), stored_store
+    options, store = EndpointOptions(header, token, retry_schedule_s=(1, 2)), stored_store
     webhook = store.create_webhook(
         NewWebhook("https://example.com/hook", "orders", new_secret(), options=options)
     )
