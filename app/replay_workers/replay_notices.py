@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -17,15 +18,22 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ReplayOutbox:
-    """Notices of replays that are due, see `store.notices`."""
+    """Notices of replays that are due, see `store.notices`.
 
-    def __init__(self, dependencies: WorkerDependencies) -> None:
+    `claimed` is called after each claim, which may have stored notices of the account.
+    """
+
+    def __init__(self, dependencies: WorkerDependencies, claimed: Callable[[], None]) -> None:
         self._dependencies = dependencies
+        self._claimed = claimed
 
     async def claim(self, lease_s: float) -> Send | None:
         """Claim a notice; see `Outbox`."""
         notice = await asyncio.to_thread(self._dependencies.store.claim_notice, lease_s)
-        return None if notice is None else partial(self._send, notice)
+        if notice is None:
+            return None
+        self._claimed()
+        return partial(self._send, notice)
 
     async def _send(self, notice: ReplayNotice) -> None:
         dependencies, replay = self._dependencies, notice.replay

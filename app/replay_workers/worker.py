@@ -53,10 +53,11 @@ class ReplayWorker:
         self.waiting = 0
         """How many of the replays wait most of their time."""
         poll_s = settings.poll_interval_s
-        self._notifier = Notifier(ReplayOutbox(dependencies), settings, poll_s)
         self._account_notifier = Notifier(
             AccountOutbox(dependencies), settings, ACCOUNT_POLL_FACTOR * poll_s
         )
+        replay_outbox = ReplayOutbox(dependencies, self._account_notifier.wake)
+        self._notifier = Notifier(replay_outbox, settings, poll_s)
         dependencies.metrics.watch_lag(self._lag)
         dependencies.metrics.watch_waiting(lambda: self.waiting)
 

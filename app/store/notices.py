@@ -10,7 +10,7 @@ so a process that was suspended during an attempt changes nothing.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, select, update
+from sqlalchemy import Connection, Select, and_, select, update
 
 from app.domain.account_notices import replay_notice_data, replay_notice_type
 from app.domain.model import Replay, ReplayNotice, WebhookStatus
@@ -40,9 +40,10 @@ def claim_due_notice(connection: Connection, lease_s: float) -> ReplayNotice | N
         row = connection.execute(_select_due().with_for_update(skip_locked=True)).first()
         if row is None:
             return None
+        replay = to_replay(row)
         if row.notice_attempts == 0:
-            _notify_account(connection, to_replay(row))
-        notice = _to_notice(connection, row)
+            _notify_account(connection, replay)
+        notice = _to_notice(connection, replay, row.notice_attempts + 1)
         if notice is not None:
             values = {"notice_due_ms": ms_from_now(lease_s), "notice_attempts": notice.attempt}
             _update(connection, row.id, values)
@@ -67,9 +68,8 @@ def _notify_account(connection: Connection, replay: Replay) -> None:
     record_account_notice(connection, notice_type, replay.account_id, replay.webhook_id, data)
 
 
-def _to_notice(connection: Connection, row: Row[Any]) -> ReplayNotice | None:
+def _to_notice(connection: Connection, replay: Replay, attempt: int) -> ReplayNotice | None:
     """The notice of a replay's end; None if it has no receiver."""
-    replay = to_replay(row)
     try:
         webhook = get_webhook(connection, replay.webhook_id)
     except WebhookNotFound:
@@ -77,7 +77,7 @@ def _to_notice(connection: Connection, row: Row[Any]) -> ReplayNotice | None:
     has_own_target = replay.options.target_url is not None
     if webhook.status is not WebhookStatus.ENABLED and not has_own_target:
         return None
-    return ReplayNotice(replay, webhook, row.notice_attempts + 1)
+    return ReplayNotice(replay, webhook, attempt)
 
 
 def _update(connection: Connection, replay_id: str, values: Mapping[str, Any]) -> None:

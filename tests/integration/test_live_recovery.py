@@ -1,5 +1,6 @@
 """A receiver that was down gets what it missed, without a request."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
+from app.domain.account_notices import OUTAGE_MS, NewNoticeEndpoint
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.delivery import LiveOutcome
 from app.domain.model import Replay, Webhook
 from app.domain.options import Only, ReplayReason
 from app.domain.states import ReplayState
 from app.live import deliverer
 from app.log.topics import DELIVERY_LOG
+from app.store.notice_tables import account_notices
+from app.store.tables import webhooks
+from app.webhooks.signing import new_secret
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.server_process import ServerProcess
@@ -75,6 +82,25 @@ def has_skipped(scene: LiveScene, count: int) -> bool:
     return scene.outcome_counts().get(LiveOutcome.SKIPPED, 0) >= count
 
 
+def notify(scene: LiveScene, owner: ReceiverThread) -> None:
+    """Send the notices of the account to a receiver, which verifies them."""
+    secret = new_secret()
+    owner.expect(secret)
+    endpoint = scene.store.create_notice_endpoint(
+        NewNoticeEndpoint(DEFAULT_ACCOUNT, owner.url, "owner", secret)
+    )
+    scene.store.enable_notice_endpoint(endpoint.id)
+
+
+def make_outage_long(scene: LiveScene, webhook: Webhook) -> None:
+    """Let the webhook fail for a minute already: shorter outages are not reported."""
+    until(lambda: scene.store.webhook(webhook.id).failing_since_ms is not None, "the outage")
+    earlier = update(webhooks).values(failing_since_ms=webhooks.c.failing_since_ms - OUTAGE_MS)
+    scene.store.database.write(lambda connection: connection.execute(earlier))
+    due = update(account_notices).values(due_ms=0)
+    scene.store.database.write(lambda connection: connection.execute(due))
+
+
 def recover_from_outage(
     scene: LiveScene,
     receiver: ReceiverThread,
@@ -94,6 +120,8 @@ def recover_from_outage(
         scene.owe(webhook, *events(number * third, (number + 1) * third))
         # All but those that are held.
         until(lambda: has_skipped(scene, (number + 1) * third - 20), "skipped events")  # noqa: B023
+        if not number:
+            make_outage_long(scene, webhook)
     published = 3 * third
     # Not one request for each event.
     assert len(receiver.webhooks) < published // 2
@@ -112,7 +140,16 @@ def recover_from_outage(
 def test_a_receiver_that_returns_has_every_event_once_after_restarts(
     scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
 ) -> None:
-    recover_from_outage(scene, receiver, start_worker, 3_000)
+    with ReceiverThread() as owner:
+        notify(scene, owner)
+        recover_from_outage(scene, receiver, start_worker, 3_000)
+
+        def types() -> set[str]:
+            return {json.loads(notice.body)["type"] for notice in owner.webhooks}
+
+        reported = {"webhook.failing", "webhook.recovered", "replay.completed"}
+        until(lambda: types() == reported, "the notices of the account")
+    assert owner.problems == []
 
 
 @pytest.mark.long

@@ -78,6 +78,24 @@ def parsed(notice: ReceivedWebhook) -> dict[str, Any]:
     return document
 
 
+def test_the_end_of_a_replay_wakes_its_worker_for_the_notice_to_the_owner(bench: Bench) -> None:
+    bench.change(poll_interval_s=3_600.0)
+
+    async def scenario() -> None:
+        owner = Owner()
+        await owner.endpoint(bench)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 3))
+        bench.replay(webhook)
+        async with bench.worker():
+            await until_async(lambda: bool(owner.accepted), "the notice was accepted")
+        await owner.receiver.stop()
+        (notice,) = owner.notices
+        assert parsed(notice)["data"]["counts"]["delivered"] == 3
+
+    asyncio.run(scenario())
+
+
 def test_a_rejected_notice_is_sent_again_with_its_id(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
