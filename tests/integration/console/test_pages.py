@@ -27,7 +27,13 @@ pytestmark = pytest.mark.xdist_group("console")
 
 IS_REGENERATING: Final = bool(os.environ.get("PAINT_CONSOLE"))
 SCREENSHOTS: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
-SCREENSHOT_HEIGHTS: Final = {"jobs": 780, "job": 1_140, "webhook": 1_000, "messages": 720}
+SCREENSHOT_HEIGHTS: Final = {
+    "deliveries": 780,
+    "jobs": 780,
+    "job": 1_140,
+    "webhook": 1_000,
+    "messages": 720,
+}
 """The screenshots and their heights, in pixels."""
 
 SCREENSHOT_WIDTH: Final = 1_280
@@ -42,6 +48,8 @@ SAMPLES: Final = 20 if IS_REGENERATING else 2
 RUNNING_EVENTS: Final = 900 if IS_REGENERATING else 150
 
 PAGES: Final = {
+    "first": "/console/deliveries",
+    "deliveries": "/console/webhooks/{webhook}/deliveries",
     "jobs": "/console/jobs?accountId={account}",
     "no-jobs": "/console/jobs?state=FAILED&accountId={account}",
     "job": "/console/jobs/{running}",

@@ -13,10 +13,11 @@ from app.domain.deliveries import (
     AttemptRecord,
     AttemptTrigger,
     DeliveryPlace,
+    DeliveryReplay,
     DeliveryStatus,
     format_delivery_id,
 )
-from app.domain.model import Webhook
+from app.domain.model import Failure, Webhook
 from app.log.deliveries import DeliveryDetail, DeliverySummary
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.http.html_page import HtmlPage
@@ -105,12 +106,22 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
 ) -> None:
     attempt = AttemptRecord(1, NINE_MS, 31.2, 503, "HTTP 503", HOSTILE, "machine:7")
     waiting = replace(PENDING, attempts=1, reason=HOSTILE)
-    detail = DeliveryDetail(waiting, b"", (), (attempt,), NINE_MS + 1_000)
+    replays = (
+        DeliveryReplay("rpl_1", Failure(1_001, "evt_1", 2, 503, HOSTILE)),
+        DeliveryReplay("rpl_2"),
+    )
+    detail = DeliveryDetail(waiting, b"", (), (attempt,), NINE_MS + 1_000, replays=replays)
     parts = delivery_parts(templates, detail, is_operator=False)
     assert "Next attempt: " in parts["next"]
     assert parts["attempts"] == "1"
     assert parts["settled"] == NOTHING
-    for name in ("status", "reason", "attempt-list"):
+    shown_replays = HtmlPage(f"<html>{parts['replays']}</html>")
+    assert shown_replays.texts(".//li") == [
+        f"rpl_1 failed: {HOSTILE}, after 2 attempts",
+        "rpl_2 succeeded",
+    ]
+    assert shown_replays.all(".//a")[0].get("href") == "/console/jobs/rpl_1"
+    for name in ("status", "reason", "attempt-list", "replays"):
         assert "&lt;script&gt;" in parts[name]
         assert "<script>" not in parts[name]
     row = rendered(templates, "table", [waiting], version_of, {waiting.place}, True)
