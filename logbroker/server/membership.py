@@ -114,7 +114,8 @@ class Membership:
 
     def _end_step(self) -> None:
         self._is_in_step = False
-        self._run_queued()
+        # Not called here: a thousand queued steps would nest a thousand calls.
+        self._loop.call_soon(self._run_queued)
 
     def _deliver(self, view: ClusterView) -> Iterator[None]:
         self._log_registration(view)

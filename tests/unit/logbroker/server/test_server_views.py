@@ -65,6 +65,15 @@ def test_every_view_of_a_turn_is_applied(broker: Broker) -> None:
     assert broker._partitions.view is followed[-1]
 
 
+def test_a_thousand_queued_views_are_applied(broker: Broker) -> None:
+    followed: list[ClusterView] = []
+    broker._membership.add_listener(followed.append)
+    for _ in range(1_000):
+        find_again(broker)
+    apply_views(broker)
+    assert len(followed) == 1_000
+
+
 def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
     broker: Broker,
 ) -> None:
