@@ -47,20 +47,22 @@ def imported(package: str) -> set[str]:
     """Top-level names of all imports of a package, except those for type checkers only."""
     found = set()
     for path in (ROOT / package).rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        unused = {
-            child
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            for statement in node.body
-            for child in ast.walk(statement)
-        }
-        for node in set(ast.walk(tree)) - unused:
+        waiting: list[ast.AST] = [ast.parse(path.read_text())]
+        while waiting:
+            node = waiting.pop()
             if isinstance(node, ast.Import):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.split(".")[0])
+            elif isinstance(node, ast.If) and is_for_type_checkers(node):
+                waiting += node.orelse
+            elif not isinstance(node, ast.expr):
+                waiting += ast.iter_child_nodes(node)
     return found - OURS - set(sys.stdlib_module_names)
+
+
+def is_for_type_checkers(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 @cache
