@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.services.errors import FIELD_ERRORS_MAX, FieldError, join_sentences
+from app.services.errors import FIELD_ERRORS_MAX, VALUE_CHARACTERS_MAX, FieldError, join_sentences
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -122,7 +122,7 @@ def _place(detail: Mapping[str, Any]) -> Sequence[int | str]:
 def _path(root: str, location: Sequence[int | str]) -> str:
     path = root
     for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        path += f"[{part}]" if isinstance(part, int) else f".{part[:VALUE_CHARACTERS_MAX]}"
     return path.removeprefix(".") or "body"
 
 
@@ -131,8 +131,9 @@ _SECRETS: Final = frozenset({"secret", "headers", "authentication"})
 
 
 def _value(detail: Mapping[str, Any]) -> object:
-    # For a missing member, pydantic gives the object that lacks it.
-    is_without = detail["type"] in ("missing", "json_invalid")
+    # For a missing member, pydantic gives the object that lacks it. An unknown member may be a
+    # secret under a misspelt name.
+    is_without = detail["type"] in ("missing", "json_invalid", "extra_forbidden")
     if is_without or not _SECRETS.isdisjoint(detail["loc"]):
         return None
     return getattr(detail.get("ctx", {}).get("error"), "value", detail["input"])

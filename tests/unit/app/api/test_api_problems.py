@@ -55,6 +55,16 @@ async def test_invalid_json_is_a_problem_of_the_body(client: AsyncClient) -> Non
         assert document["field"] == "body"
 
 
+async def test_an_unknown_member_is_named_without_its_value(client: AsyncClient) -> None:
+    body = {"url": "https://example.com/", "sekret": "whsec_s3cr3t", "x" * 10_000: 1}
+    answer = await client.post("/webhooks", json=body)
+    errors = problem(answer, 400)["errors"]
+    assert errors == [
+        {"field": name, "value": None, "allowed": "a known field"} for name in ("sekret", "x" * 200)
+    ]
+    assert "s3cr3t" not in answer.text
+
+
 @pytest.mark.parametrize("path", ["/webhooks", "/replays", "/events"])
 @pytest.mark.parametrize("media_type", ["text/plain", "application/xml", None])
 async def test_an_unsupported_media_type_is_rejected(
