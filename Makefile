@@ -88,7 +88,7 @@ $(VENV)/.docs: $(VENV)/.run
 	@touch $@
 
 docs: $(VENV)/.docs  ## Build the documentation as a site in build/site; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "build/site/index.html"
 
 bench: $(VENV)/.compiled  ## Measure every speed claim against a baseline of the same run

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.long
 def test_the_site_builds_with_its_reference_pages(tmp_path: Path) -> None:
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path],
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", tmp_path],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
