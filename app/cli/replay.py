@@ -142,7 +142,10 @@ def _create_after_recovery(
             if not active or active["reason"] != ReplayReason.RECOVERY:
                 raise
         click.echo(f"waiting for the recovery replay {active['id']} of the webhook", err=True)
-        _follow_to_end(client, active)
+        try:
+            follow(client, active)
+        except KeyboardInterrupt:
+            exit_with_error("no replay was created; the recovery replay continues")
 
 
 def _follow_to_end(client: ApiClient, job: dict[str, Any]) -> dict[str, Any]:

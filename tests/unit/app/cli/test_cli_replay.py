@@ -114,14 +114,30 @@ def test_an_active_replay_is_not_waited_for(reason: str, words: tuple[str, ...])
 
 
 @pytest.mark.processes
-def test_ctrl_c_prints_how_to_cancel_the_replay() -> None:
-    answers = [(202, json.dumps(JOB).encode())] + 1_000 * [(200, json.dumps(JOB).encode())]
+@pytest.mark.parametrize(
+    ("first", "followed", "shown"),
+    [
+        (
+            (202, JOB),
+            JOB,
+            "rpl_1 is still running; cancel it with `rewind replays cancel rpl_1`",
+        ),
+        ((409, ACTIVE), RECOVERY, "no replay was created; the recovery replay continues"),
+    ],
+    ids=("created", "recovery"),
+)
+def test_ctrl_c_prints_what_continues(
+    first: tuple[int, dict[str, Any]], followed: dict[str, Any], shown: str
+) -> None:
+    status, document = first
+    answers = [(status, json.dumps(document).encode())]
+    answers += 1_000 * [(200, json.dumps(followed).encode())]
     with server(answers) as url:
         command = [sys.executable, "-m", "app", "replay", "wh_1", *WINDOW, "--api-url", url]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            until(lambda: len(answers) < 1_000, "it follows the replay")
+            until(lambda: len(answers) < 998, "it follows a replay")
             process.send_signal(signal.SIGINT)
             assert process.stderr is not None
             error = process.stderr.read()
     assert process.returncode == 1
-    assert "rpl_1 is still running; cancel it with `rewind replays cancel rpl_1`" in error
+    assert shown in error
