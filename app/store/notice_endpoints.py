@@ -34,16 +34,20 @@ from app.store.notice_tables import account_notices, notice_endpoints
 from app.store.pages import PAGE_LIMIT, Page, newest_first
 from app.store.secret_keys import SecretKeys, keys_of
 from app.store.sql import TEXT_CHARS_MAX, exactly, new_id, now_ms
+from app.store.tables import accounts
 
 _row = notice_endpoints.c
 
 
 def create_notice_endpoint(connection: Connection, new: NewNoticeEndpoint) -> NoticeEndpoint:
-    """Insert a PENDING endpoint with a new id.
+    """Insert a PENDING endpoint with a new id. Locks the account's row until the commit.
 
     Raises:
         TooManyNoticeEndpoints: the account has `ENDPOINTS_PER_ACCOUNT_MAX`.
     """
+    # Concurrent requests would each count the endpoints before the others insert theirs.
+    account = select(accounts.c.id).where(accounts.c.id == new.account_id)
+    connection.execute(account.with_for_update())
     query = select(func.count()).where(_row.account_id == new.account_id)
     if connection.execute(query).scalar_one() >= ENDPOINTS_PER_ACCOUNT_MAX:
         raise TooManyNoticeEndpoints(new.account_id, ENDPOINTS_PER_ACCOUNT_MAX)

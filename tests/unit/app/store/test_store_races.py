@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+from app.domain.account_notices import ENDPOINTS_PER_ACCOUNT_MAX, NewNoticeEndpoint
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import (
     Claim,
     Counts,
@@ -22,6 +24,7 @@ from app.domain.model import (
 )
 from app.domain.states import ReplayState
 from app.store import ActiveReplayExists, IllegalMove, Store, WebhookNotFound
+from app.store.errors import TooManyNoticeEndpoints
 from app.webhooks.signing import new_secret
 
 OPEN = ReplayFilter(frozenset({ReplayState.OPEN}))
@@ -123,6 +126,22 @@ def test_one_key_for_many_webhooks_creates_one_replay(store: Store) -> None:
     answers = at_once(lambda n: store.create_replay(NewReplay(webhooks[n].id, WINDOW), key))
     assert len({replay.id for replay, _ in answers}) == 1
     assert len(store.replays().items) == 1
+
+
+def test_concurrent_requests_create_no_more_than_the_allowed_notice_endpoints(
+    store: Store,
+) -> None:
+    def create(_: int) -> int:
+        new = NewNoticeEndpoint(DEFAULT_ACCOUNT, "https://example.com/n", "", new_secret())
+        created = 0
+        with suppress(TooManyNoticeEndpoints):
+            while True:
+                store.create_notice_endpoint(new)
+                created += 1
+        return created
+
+    assert sum(at_once(create)) == ENDPOINTS_PER_ACCOUNT_MAX
+    assert len(store.notice_endpoints().items) == ENDPOINTS_PER_ACCOUNT_MAX
 
 
 def test_a_concurrent_cancellation_and_completion_end_a_replay_once(
