@@ -160,6 +160,9 @@ def test_an_endpoint_that_answers_410_gets_no_more_notices(
 
 
 def test_an_endpoint_that_hangs_delays_no_other(bench: Bench) -> None:
+    # The request that hangs does not time out during the test.
+    bench.change(delivery_timeout_s=3_600.0)
+
     async def scenario() -> None:
         hanging, owner = Owner(), Owner()
         await hanging.endpoint(bench)
