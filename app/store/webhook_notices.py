@@ -4,8 +4,6 @@ An outage that is shorter than `OUTAGE_MS` is not reported: its notice is due af
 deleted if the receiver recovers before.
 """
 
-from typing import Final
-
 from sqlalchemy import Connection, select
 
 from app.domain.account_notices import OUTAGE_MS, NoticeType, secret_notice_delay_ms
@@ -13,8 +11,6 @@ from app.domain.model import Webhook
 from app.domain.windows import format_time
 from app.store.account_notices import drop_future_notices, record_account_notice
 from app.store.sql import now_ms
-
-_FUTURE: Final = (NoticeType.WEBHOOK_FAILING, NoticeType.SECRET_EXPIRING)
 
 
 def report_failing(connection: Connection, account_id: str, webhook_id: str, since_ms: int) -> None:
@@ -34,14 +30,18 @@ def report_recovered(
     if since_ms is None:
         return
     if _present_ms(connection) - since_ms < OUTAGE_MS:
-        drop_future_notices(connection, webhook_id, [NoticeType.WEBHOOK_FAILING])
+        drop_outage(connection, webhook_id)
         return
     data = _outage(account_id, webhook_id, since_ms)
     record_account_notice(connection, NoticeType.WEBHOOK_RECOVERED, account_id, webhook_id, data)
 
 
 def report_disabled(connection: Connection, webhook: Webhook, reason: str) -> None:
-    """Store a notice that the webhook is disabled because of `reason`."""
+    """Store a notice that the webhook is disabled because of `reason`.
+
+    It has the start of an outage, which is not reported separately afterwards.
+    """
+    drop_outage(connection, webhook.id)
     data = {**_outage(webhook.account_id, webhook.id, webhook.failing_since_ms), "reason": reason}
     record_account_notice(
         connection, NoticeType.WEBHOOK_DISABLED, webhook.account_id, webhook.id, data
@@ -70,9 +70,15 @@ def report_expiring_secret(
     )
 
 
+def drop_outage(connection: Connection, webhook_id: str) -> None:
+    """Delete the notice of an outage that is not due yet."""
+    drop_future_notices(connection, webhook_id, [NoticeType.WEBHOOK_FAILING])
+
+
 def drop_reports(connection: Connection, webhook_id: str) -> None:
-    """Delete what is not due yet, because the receiver was replaced or the webhook deleted."""
-    drop_future_notices(connection, webhook_id, _FUTURE)
+    """Delete the notices that are not due yet, because the webhook is deleted."""
+    drop_outage(connection, webhook_id)
+    drop_future_notices(connection, webhook_id, [NoticeType.SECRET_EXPIRING])
 
 
 def _outage(account_id: str, webhook_id: str, since_ms: int | None) -> dict[str, str | None]:

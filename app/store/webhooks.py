@@ -24,6 +24,7 @@ from app.store.secret_keys import SecretKeys, keys_of
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, exactly, new_id, now_ms
 from app.store.tables import webhooks
 from app.store.webhook_notices import (
+    drop_outage,
     drop_reports,
     report_disabled,
     report_expiring_secret,
@@ -146,7 +147,7 @@ def update_webhook(
             "validated_ms": None,
             "failing_since_ms": None,
         }
-        drop_reports(connection, webhook_id)
+        drop_outage(connection, webhook_id)
     return _update(connection, webhook_id, values, revision) if values else webhook
 
 

@@ -124,6 +124,23 @@ def test_a_new_url_and_a_deletion_end_an_outage_without_a_notice(
     assert pending(store) == []
 
 
+def test_an_outage_that_disables_the_webhook_is_not_reported_afterwards(
+    store: Store, webhook: Webhook
+) -> None:
+    store.record_failing_since(webhook.id, now_ms())
+    store.disable_webhook(webhook.id, "answered 410")
+    assert [notice_type for notice_type, _ in pending(store)] == [NoticeType.WEBHOOK_DISABLED]
+
+
+def test_a_previous_secret_expires_with_a_new_url_too(store: Store, webhook: Webhook) -> None:
+    store.rotate_secret(webhook.id, new_secret(), HOUR_MS)
+    reported = pending(store)
+    store.update_webhook(webhook.id, url="https://example.com/other")
+    assert pending(store) == reported
+    store.delete_webhook(webhook.id)
+    assert pending(store) == []
+
+
 def test_the_end_of_a_grace_period_is_reported_before(store: Store, webhook: Webhook) -> None:
     rotated = store.rotate_secret(webhook.id, new_secret(), 7 * SECRET_NOTICE_MS)
     until_ms = rotated.previous_secret_until_ms
