@@ -21,15 +21,18 @@ from app.http.dependencies import ServicesDependency
 from app.log.topics import DELIVERY_LOG
 from app.services.deliveries import get_delivery, resend_deliveries
 
-PAYLOAD_CHARACTERS_MAX: Final = 16_384
-"""Characters of a payload on the page; the download has all."""
+PAYLOAD_CHARACTERS_MAX: Final = 32_768
+"""Characters of a payload on the page; the download has all.
+
+The largest example that GitHub publishes has 27,000.
+"""
 
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPayload:
-    """The beginning of a payload as text, or as a hex dump if it is not UTF-8."""
+    """The beginning of a payload as text, or as a hex dump if it is not UTF-8 or has a NUL."""
 
     text: str
     is_text: bool
@@ -91,10 +94,17 @@ async def payload_file(
 
 def shown_payload(body: bytes) -> ShownPayload:
     """Return what the page shows of a payload."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
+    # HTML has no representation of NUL.
+    text = None if b"\0" in body else _decode(body)
+    if text is None:
         is_cut = len(body) > HEX_BYTES_MAX
         return ShownPayload(hex_lines(body), is_text=False, is_cut=is_cut, size=len(body))
     shown = text[:PAYLOAD_CHARACTERS_MAX]
     return ShownPayload(shown, is_text=True, is_cut=len(shown) < len(text), size=len(body))
+
+
+def _decode(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.domain.tallies import TOOK_MS_BOUNDS
 from app.domain.windows import TimeUnreadable, format_time, parse_time
@@ -115,6 +115,11 @@ def age_tag(time_ms: int | None, present_ms: int) -> str | Markup:
     )
 
 
+def preformatted(text: str) -> Markup:
+    """Return the content of a `<pre>`, in which a browser would turn carriage returns into LF."""
+    return escape(text).replace("\r", Markup("&#13;"))
+
+
 def parse_field_time(text: str) -> int:
     """Return the time in a form field, in milliseconds since 1970. The default zone is UTC.
 
@@ -165,5 +170,6 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "input_type": input_type,
     "time": time_tag,
     "age": age_tag,
+    "preformatted": preformatted,
 }
 """Template filters by name. `count` replaces Jinja's alias of `length`."""

@@ -3,27 +3,18 @@
 Its one script is fetched from npm's registry, once for each machine.
 """
 
-import functools
-import hashlib
-import subprocess
-import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.support.http.browser import NARROW, WIDE
-from tests.support.processes.downloads import alone_in_cache
-from tests.support.processes.server_process import require_program
+from tests.support.processes.npm_packages import find_npm_file
 
 VERSION: Final = "4.14.1"
 SHA256: Final = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 """The pinned version, so that every machine checks the same rules."""
-
-DOWNLOAD_S: Final = 120
 
 RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 """The tags of the rules that pages must satisfy."""
@@ -31,7 +22,6 @@ RULES: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pr
 _OF_LOOKS: Final = ("color-contrast", "target-size", "scrollable-region-focusable")
 """The rules that depend on colours and sizes. All others depend on the document only."""
 
-_SCRIPT: Final = "package/axe.min.js"
 _RUN: Final = """rules => axe.run(
     document, {runOnly: rules, resultTypes: ['violations', 'incomplete']}
 )"""
@@ -105,45 +95,7 @@ def _place(node: Mapping[str, Any]) -> str:
 
 
 def _require_script() -> str:
-    require_program("npm", "npm")
-    file, reason = _script_file()
+    file, reason = find_npm_file(f"axe-core@{VERSION}", "axe.min.js", SHA256)
     if file is None:
         pytest.skip(f"axe-core cannot be run: {reason}")
     return file.read_text()
-
-
-@functools.cache
-def _script_file() -> tuple[Path | None, str]:
-    """Return the script or the reason why it is missing. It is downloaded once per machine."""
-    with alone_in_cache() as cache:
-        file = cache / f"axe-{VERSION}.min.js"
-        if not file.exists():
-            reason = _fetch(file)
-            if reason is not None:
-                return None, reason
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert digest == SHA256, f"{file} is another script: its SHA-256 is {digest}"
-    return file, ""
-
-
-def _fetch(file: Path) -> str | None:
-    """Download the package with npm and return the error. The file is created atomically."""
-    with tempfile.TemporaryDirectory(dir=file.parent) as work:
-        try:
-            subprocess.run(
-                ["npm", "pack", f"axe-core@{VERSION}", "--silent", "--ignore-scripts"],
-                cwd=work,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=DOWNLOAD_S,
-            )
-        except subprocess.TimeoutExpired:
-            return f"npm did not fetch it within {DOWNLOAD_S} s"
-        except subprocess.CalledProcessError as error:
-            return f"npm cannot fetch it: {error.stderr.strip()[:300]}"
-        with tarfile.open(Path(work) / f"axe-core-{VERSION}.tgz") as package:
-            package.extract(_SCRIPT, work, filter="data")
-        (Path(work) / _SCRIPT).rename(file)
-    return None

@@ -1,7 +1,8 @@
-"""Programs in Go, built with modules from Go's module proxy once per machine."""
+"""Go modules from the module proxy, and programs built with them, once per machine."""
 
 import functools
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -30,23 +31,38 @@ def require_go_program(folder: Path) -> Path:
     return program
 
 
+def find_go_module(module: str, checksum: str) -> tuple[Path | None, str]:
+    """Return the folder of `PATH@VERSION`, or None and why Go cannot fetch it.
+
+    `checksum` is its line of a `go.sum`. Skip the test if Go is not installed; in CI, fail.
+    """
+    go = require_program("go", "golang-go")
+    # Outside of every module; Go has a cache of its own.
+    downloaded = _run_go(go, Path("/"), "mod", "download", "-json", module)
+    found = json.loads(downloaded.stdout or "{}")
+    if downloaded.returncode != 0:
+        return None, (found.get("Error") or downloaded.stderr.strip())[:300]
+    assert found["Sum"] == checksum, f"{module} has the checksum {found['Sum']}"
+    return Path(found["Dir"]), ""
+
+
+def _run_go(go: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [go, *arguments],
+        cwd=folder,
+        env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_S,
+    )
+
+
 @functools.cache
 def _build(go: str, folder: Path) -> tuple[Path | None, str]:
     """Return the program or why it is missing."""
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [go, *arguments],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILD_S,
-        )
-
+    run = functools.partial(_run_go, go, folder)
     needed = re.search(r"^go (\d+)\.(\d+)", (folder / "go.mod").read_text(), re.MULTILINE)
     found = re.match(r"go(\d+)\.(\d+)", run("env", "GOVERSION").stdout)
     assert needed, "go.mod names the least version of Go"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 
 import pytest
 
@@ -27,9 +27,13 @@ OUTPUT_LINES = 40
 def require_program(name: str, package: str) -> str:
     """Return the path of a Debian package's program. If it is missing, skip, or fail in CI."""
     found = shutil.which(name)
-    if found is not None:
-        return found
-    reason = f"{name} is not installed; `make services` installs {package}"
+    if found is None:
+        skip_or_fail_in_ci(f"{name} is not installed; `make services` installs {package}")
+    return found
+
+
+def skip_or_fail_in_ci(reason: str) -> NoReturn:
+    """Skip the test, which lacks something. In CI, fail."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

@@ -144,6 +144,7 @@ async def test_a_payload_is_shown_as_text_or_as_bytes_up_to_a_limit() -> None:
     binary = shown_payload(b"\xff\x00")
     assert binary.text.startswith("00000000  ff 00")
     assert not binary.is_text
+    assert not shown_payload(b"a page cannot show\0").is_text
     assert shown_payload(b"\xff" * 5_000).is_cut
 
 

@@ -2,7 +2,17 @@
 
 import pytest
 
-from app.console.formats import NOTHING, age_tag, count, duration, percent, rate, size, time_tag
+from app.console.formats import (
+    NOTHING,
+    age_tag,
+    count,
+    duration,
+    percent,
+    preformatted,
+    rate,
+    size,
+    time_tag,
+)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +73,7 @@ def test_times_are_machine_readable_and_ages_are_not_negative() -> None:
         '<time datetime="1970-01-01T00:00:00.000Z">1970-01-01 00:00:00</time>'
     )
     assert ">0 s ago<" in str(age_tag(5_000, 1_000))
+
+
+def test_preformatted_text_is_escaped_and_keeps_its_carriage_returns() -> None:
+    assert str(preformatted("1\r\n2\r</pre>&#13;")) == "1&#13;\n2&#13;&lt;/pre&gt;&amp;#13;"
