@@ -41,13 +41,15 @@ class OffsetCheckpoint:
             ConfigurationError: the file has another version or is not a checkpoint.
         """
         try:
-            self._written = {
+            offsets = {
                 (topic, int(partition)): int(offset)
                 for topic, partition, offset in _read_rows(self.path)
             }
         except ValueError as error:
             raise ConfigurationError(f"{self.path} is not an offset checkpoint: {error}") from None
-        return self._written.copy()
+        # A missing file is not as good as an empty one: recovery then trusts any gap.
+        self._written = offsets.copy() or None
+        return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the offsets durably, unless the file has the same.

@@ -103,6 +103,9 @@ def test_a_checkpoint_is_written_if_its_offsets_changed(tmp_path: Path) -> None:
     checkpoint.path.unlink()
     known.write({("a", 0): 2})
     assert not checkpoint.path.exists()
+    assert known.read() == {}
+    known.write({})
+    assert checkpoint.path.exists()
 
 
 def test_the_log_start_survives_a_crash_after_its_checkpoint(tmp_path: Path) -> None:
