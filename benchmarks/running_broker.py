@@ -25,11 +25,11 @@ LINES_KEPT: Final = 100
 class RunningBroker:
     """A running broker: its address, its topics, and its use of resources."""
 
-    def __init__(self, broker: EmbeddedBroker, data_dir: Path) -> None:
-        self.bootstrap_servers = broker.bootstrap_servers
-        host, _, port = broker.bootstrap_servers.rpartition(":")
+    def __init__(self, bootstrap_servers: str, pid: int, data_dir: Path) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        host, _, port = bootstrap_servers.rpartition(":")
         self.address = (host, int(port))
-        self.process = psutil.Process(broker.pid)
+        self.process = psutil.Process(pid)
         self.data_dir = data_dir
         client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap_servers,
@@ -41,6 +41,10 @@ class RunningBroker:
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic with the broker's default settings."""
         self._admin.create_topics([NewTopic(name, partitions)])[name].result()
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._admin.delete_topics([name])[name].result()
 
     def segments(self, topic: str, suffix: str) -> list[Path]:
         """Return the files of a topic's partitions with this suffix."""
@@ -79,7 +83,7 @@ def running_broker(
     broker = EmbeddedBroker(data_dir, options=options, write_line=output.append)
     broker.start()
     try:
-        yield RunningBroker(broker, data_dir)
+        yield RunningBroker(broker.bootstrap_servers, broker.pid, data_dir)
     except BaseException:
         sys.stderr.writelines(output)
         raise

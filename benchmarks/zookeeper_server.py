@@ -48,7 +48,7 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeper]:
         ClickException: the jars are missing, or the server does not start.
     """
     folder.mkdir()
-    port = _free_port()
+    port = free_port()
     (folder / "zoo.cfg").write_text(
         f"tickTime={TICK_MS}\n"
         f"dataDir={folder}\n"
@@ -92,7 +92,8 @@ def _is_ready(port: int) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
