@@ -8,6 +8,7 @@ decide, by the path alone. So an event is compared only with patterns that may f
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from app.domain.condition_index import Entries, K
@@ -15,40 +16,81 @@ from app.domain.event_values import comparable_value
 from app.domain.patterns import CompiledPattern, compile_pattern
 from app.domain.rules import Alternatives, Conditions
 
-_ABSENT: Final = object()
+_ABSENT: Final[dict[str, Any]] = {}
+"""In place of a missing value: an object has no value of its own, and this one no members."""
 
 
 class _Member:
     """A member that patterns name: the test of its own values, and its members."""
 
-    __slots__ = ("members", "path", "test")
+    __slots__ = ("members", "test")
 
-    def __init__(self, path: tuple[str, ...] = ()) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.test: CompiledPattern | None = None
         self.members: dict[str, _Member] = {}
 
-    def is_met(self, value: Any, event: Mapping[str, Any]) -> bool:
+    def is_met(self, value: Any, without: "_MetWithout") -> bool:
         """Whether the value of this member meets all conditions on it and on its members."""
         if not isinstance(value, list):
-            return self._is_met_by(value, event)
+            return self._is_met_by(value, without)
         elements = list(_elements(value)) or [_ABSENT]
-        return any(self._is_met_by(each, event) for each in elements)
+        return any(self._is_met_by(each, without) for each in elements)
 
-    def _is_met_by(self, element: Any, event: Mapping[str, Any]) -> bool:
-        if self.test is not None and not self._allows(self.test, element, event):
+    def _is_met_by(self, element: Any, without: "_MetWithout") -> bool:
+        content = element if isinstance(element, dict) else _ABSENT
+        if self.test is not None and not (
+            without.is_allowed(self) if content is element else self.test.allows(element)
+        ):
             return False
-        content = element if isinstance(element, dict) else {}
-        return all(
-            member.is_met(content.get(name, _ABSENT), event)
-            for name, member in self.members.items()
-        )
+        for name, member in self.members.items():
+            if not (member.is_met(content[name], without) if name in content else without[member]):
+                return False
+        return True
 
-    def _allows(self, test: CompiledPattern, element: Any, event: Mapping[str, Any]) -> bool:
-        if element is _ABSENT or isinstance(element, dict):
-            # Other elements of an array may have a value.
-            return test.allows_absence and not _has_value(self.path, event)
-        return test.allows(element)
+
+class _MetWithout(dict[_Member, bool]):
+    """Whether the conditions on a member, and on its members, are met by an element without it.
+
+    It depends on the event, as another element may have a value, and not on the element. So each
+    member is searched once, however many elements of an array lack it.
+    """
+
+    def __init__(self, root: _Member, event: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._root = root
+        self._event = event
+        self._with_values: AbstractSet[_Member] | None = None
+
+    def __missing__(self, member: _Member) -> bool:
+        is_met = (member.test is None or self.is_allowed(member)) and all(
+            self[each] for each in member.members.values()
+        )
+        self[member] = is_met
+        return is_met
+
+    def is_allowed(self, member: _Member) -> bool:
+        """Whether an element may lack a value of the member itself."""
+        assert member.test is not None
+        if not member.test.allows_absence:
+            return False
+        if self._with_values is None:
+            self._with_values = _members_with_values(self._root, self._event)
+        return member not in self._with_values
+
+
+def _members_with_values(root: _Member, event: Mapping[str, Any]) -> set[_Member]:
+    """The members for which an event has a scalar, or an array with one."""
+    found = set()
+    pending = [(root, event)]
+    for parent, content in pending:
+        for name in parent.members.keys() & content.keys():
+            member, value = parent.members[name], content[name]
+            for each in _elements(value) if isinstance(value, list) else (value,):
+                if isinstance(each, dict):
+                    pending.append((member, each))
+                else:
+                    found.add(member)
+    return found
 
 
 def _find(path: Sequence[str], event: Mapping[str, Any]) -> Any:
@@ -82,8 +124,8 @@ class EventPattern:
 
     def _add(self, path: tuple[str, ...], test: CompiledPattern) -> None:
         member = self._root
-        for number, step in enumerate(path, 1):
-            member = member.members.setdefault(step, _Member(path[:number]))
+        for step in path:
+            member = member.members.setdefault(step, _Member())
         member.test = test
         self._tests.append((path, test))
         if test.allows_absence:
@@ -98,9 +140,8 @@ class EventPattern:
             value = _find(path, event)
             if isinstance(value, list):
                 # Which elements meet a condition matters to the others.
-                return self._root.is_met(event, event)
-            is_absent = value is _ABSENT or isinstance(value, dict)
-            if not (test.allows_absence if is_absent else test.allows(value)):
+                return self._root.is_met(event, _MetWithout(self._root, event))
+            if not (test.allows_absence if isinstance(value, dict) else test.allows(value)):
                 return False
         return True
 
@@ -168,6 +209,8 @@ class PatternIndex:
     def _candidates(self, event: Mapping[str, Any]) -> dict[EventPattern, None]:
         """The patterns that are filed under a value or a path of the event."""
         found = dict(self._unanchored)
+        # Many elements of an array may lead to the same patterns, which are added once.
+        added: set[int] = set()
         pending = [(self._root.members, event)]
         for members, content in pending:
             for step in members.keys() & content.keys():
@@ -176,9 +219,15 @@ class PatternIndex:
                     if isinstance(each, dict):
                         if place.members:
                             pending.append((place.members, each))
-                    else:
-                        found.update(place.whatever_value)
-                        found.update(place.by_value.get(comparable_value(each), _NO_PATTERNS))
+                        continue
+                    filed = place.whatever_value
+                    if filed and id(filed) not in added:
+                        added.add(id(filed))
+                        found.update(filed)
+                    of_value = place.by_value and place.by_value.get(comparable_value(each))
+                    if of_value and id(of_value) not in added:
+                        added.add(id(of_value))
+                        found.update(of_value)
         return found
 
     def _places(self, pattern: EventPattern) -> Iterator[dict[EventPattern, None]]:
@@ -202,9 +251,6 @@ class PatternIndex:
         return place
 
 
-_NO_PATTERNS: Final[dict[EventPattern, None]] = {}
-
-
 def _elements(array: list[Any]) -> Iterator[Any]:
     """The scalars and objects in an array, and in arrays within it."""
     # Not recursive: an event may be nested deeper than the stack of Python is.
@@ -217,15 +263,6 @@ def _elements(array: list[Any]) -> Iterator[Any]:
             yield each
         else:
             pending.pop()
-
-
-def _has_value(path: Sequence[str], event: Mapping[str, Any]) -> bool:
-    """Whether an event has a scalar at a path, or an array with one."""
-    contents: list[Any] = [event]
-    for step in path:
-        found = (each[step] for each in contents if isinstance(each, dict) and step in each)
-        contents = list(_elements(list(found)))
-    return any(not isinstance(each, dict) for each in contents)
 
 
 def _remove_unused(place: _Place) -> None:

@@ -250,6 +250,51 @@ def test_a_pattern_is_evaluated_once_and_only_for_a_matching_type() -> None:
     assert calls_of(lambda: found(index, event)) < calls_of(lambda: found(shared, event)) + 250
 
 
+ELEMENTS: Final = 4_000
+
+
+@pytest.mark.parametrize(
+    ("where", "items", "is_found"),
+    [
+        (
+            {"data.items.coupon": [{"exists": False}], "data.items.kind": [{"prefix": "gift"}]},
+            [{"kind": "book"}] * ELEMENTS,
+            False,
+        ),
+        (
+            {"data.items.a": [{"exists": False}], "data.items.b": [{"exists": False}]},
+            [{"b": 1}, *[{}] * ELEMENTS],
+            False,
+        ),
+        (
+            {"data.items.parts.a": [{"exists": False}], "data.items.parts.b": ["x"]},
+            [{"parts": [{}] * 40}] * (ELEMENTS // 40),
+            False,
+        ),
+        (
+            {
+                "data.items.last": ["x"],
+                **{
+                    ".".join(("data.items", f"m{n}", *"abcdefghijkl")): [{"exists": False}]
+                    for n in range(40)
+                },
+            },
+            [*[{"last": "y"}] * (ELEMENTS - 1), {"last": "x"}],
+            True,
+        ),
+    ],
+)
+def test_the_cost_of_absent_members_is_proportional_to_the_elements(
+    where: dict[str, Any], items: list[dict[str, Any]], is_found: bool
+) -> None:
+    index, event = (
+        index_of(rule_of(where)),
+        EventBody(json.dumps({"data": {"items": items}}).encode()),
+    )
+    assert bool(list(index.match("x", event))) is is_found
+    assert calls_of(lambda: list(index.match("x", event))) < 100 * ELEMENTS
+
+
 SCALARS = st.sampled_from([None, True, False, 0, 1, 1.0, 2, "1", "", "a", "ab", "AB", "b"])
 TEXTS = st.sampled_from(["", "a", "A", "b", "ab"])
 
