@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -16,24 +17,32 @@ _log: Final = logging.getLogger(__name__)
 
 _GONE: Final = 410
 
+_PER_ACCOUNT_MAX: Final = 2
+"""Notices of one account that are sent at once: it may have more endpoints than there are slots."""
+
 
 class AccountOutbox:
     """Notices of accounts that are due, see `store.account_notices`.
 
-    It sends one notice at a time to an endpoint: one that hangs takes one of the notifier's slots.
+    It sends one notice at a time to an endpoint, and two of an account: endpoints that hang leave
+    slots of the notifier to other accounts.
     """
 
     def __init__(self, dependencies: WorkerDependencies) -> None:
         self._dependencies = dependencies
-        self._busy: set[str] = set()
+        self._busy: dict[str, str] = {}
+        """The accounts of the endpoints to which a notice is being sent, by endpoint."""
 
     async def claim(self, lease_s: float) -> Send | None:
         """Claim a notice; see `Outbox`."""
-        store, busy = self._dependencies.store, sorted(self._busy)
-        notice = await asyncio.to_thread(store.claim_account_notice, lease_s, busy)
+        in_flight = Counter(self._busy.values())
+        full = [account for account, count in in_flight.items() if count >= _PER_ACCOUNT_MAX]
+        notice = await asyncio.to_thread(
+            self._dependencies.store.claim_account_notice, lease_s, list(self._busy), full
+        )
         if notice is None:
             return None
-        self._busy.add(notice.endpoint.id)
+        self._busy[notice.endpoint.id] = notice.endpoint.account_id
         return partial(self._send, notice)
 
     async def _send(self, notice: AccountNotice) -> None:
@@ -44,7 +53,7 @@ class AccountOutbox:
             self._dependencies.metrics.count_account_notice(is_sent)
             await asyncio.to_thread(self._record_outcome, notice, attempt.outcome)
         finally:
-            self._busy.discard(notice.endpoint.id)
+            del self._busy[notice.endpoint.id]
 
     def _record_outcome(self, notice: AccountNotice, outcome: AttemptOutcome) -> None:
         store, extra = self._dependencies.store, _fields(notice)

@@ -7,6 +7,7 @@ deleted once it is delivered or given up.
 """
 
 import json
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -21,15 +22,17 @@ from app.domain.account_notices import (
     account_notice_body,
 )
 from app.domain.model import WebhookStatus
-from app.store.errors import NoticeEndpointNotFound
+from app.store.errors import NoticeEndpointNotFound, SecretUnreadable
 from app.store.notice_endpoints import get_notice_endpoint
 from app.store.notice_tables import DUE_INDEX, account_notices, notice_endpoints
 from app.store.sql import ms_from_now, new_id, now_ms
 
 DROPPED_PER_CLAIM: Final = 100
-"""Notices of deleted endpoints that one claim drops, each under a lock."""
+"""Notices that one claim drops or postpones, each under a lock."""
 
 ROWS_PER_CALL: Final = 1_000
+
+_log: Final = logging.getLogger(__name__)
 
 _row = account_notices.c
 
@@ -109,15 +112,24 @@ def claim_due_account_notice(
 ) -> AccountNotice | None:
     """Claim the notice that has been due longest, for `lease_s`; None if none is due.
 
-    Skips endpoints whose ids are in `busy`, and drops notices of those that are not ENABLED any
-    more. Locks the rows that it reads until the commit; skips rows that others are claiming.
+    Skips endpoints whose ids are in `busy`, drops notices of those that are not ENABLED any more,
+    and postpones those of an endpoint whose secret is unreadable. Locks the rows that it reads
+    until the commit; skips rows that others are claiming.
     """
     for _ in range(DROPPED_PER_CLAIM):
         row = connection.execute(_select_due(busy).with_for_update(skip_locked=True)).first()
         if row is None:
             return None
-        notice = _to_notice(connection, row)
         is_row = and_(_row.id == row.id, _row.endpoint_id == row.endpoint_id)
+        try:
+            notice = _to_notice(connection, row)
+        except SecretUnreadable as error:
+            fields = {"notice": row.id, "endpoint": row.endpoint_id, "reason": str(error)}
+            _log.warning("notice-secret-unreadable", extra=fields)
+            postponed = update(account_notices).where(is_row)
+            connection.execute(postponed.values(due_ms=ms_from_now(lease_s)))
+            busy = {*busy, row.endpoint_id}
+            continue
         if notice is not None:
             values = {"due_ms": ms_from_now(lease_s), "attempts": notice.attempt}
             connection.execute(update(account_notices).where(is_row).values(values))

@@ -6,6 +6,7 @@ another account. Functions that change an endpoint lock its row until the commit
 """
 
 import json
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -100,6 +101,12 @@ def list_notice_endpoints(
     query = select(notice_endpoints).where(_belongs_to(of_account))
     to_item = partial(to_endpoint, keys=keys_of(connection))
     return newest_first(connection, query, (_row.created_ms, _row.id), cursor, limit, to_item)
+
+
+def list_endpoint_ids(connection: Connection, account_ids: Collection[str]) -> list[str]:
+    """The ids of all endpoints of these accounts."""
+    query = select(_row.id).where(_row.account_id.in_(account_ids))
+    return list(connection.execute(query).scalars())
 
 
 def enable_notice_endpoint(connection: Connection, endpoint_id: str) -> NoticeEndpoint:

@@ -7,6 +7,7 @@ postpones the notice, so it is claimed again if no result is recorded. A result 
 so a process that was suspended during an attempt changes nothing.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,14 +16,16 @@ from sqlalchemy import Connection, Select, and_, select, update
 from app.domain.account_notices import replay_notice_data, replay_notice_type
 from app.domain.model import Replay, ReplayNotice, WebhookStatus
 from app.store.account_notices import record_account_notice
-from app.store.errors import WebhookNotFound
+from app.store.errors import SecretUnreadable, WebhookNotFound
 from app.store.replays import to_replay
 from app.store.sql import ms_from_now, now_ms
 from app.store.tables import NOTICE_INDEX, replays
 from app.store.webhooks import get_webhook
 
+_log: Final = logging.getLogger(__name__)
+
 DROPPED_PER_CLAIM: Final = 100
-"""Notices without a receiver that one claim drops, each under a lock."""
+"""Notices that one claim drops or postpones, each under a lock."""
 
 
 def is_any_due(connection: Connection) -> bool:
@@ -34,7 +37,8 @@ def claim_due_notice(connection: Connection, lease_s: float) -> ReplayNotice | N
     """Claim the notice that has been due longest, for `lease_s`; None if none is due.
 
     Drops a notice if its webhook is deleted, or is not ENABLED and the replay has no target URL of
-    its own. Locks the rows that it reads until the commit; skips rows that others are claiming.
+    its own. Postpones it, as an attempt without a result, if the webhook's secret is unreadable.
+    Locks the rows that it reads until the commit; skips rows that others are claiming.
     """
     for _ in range(DROPPED_PER_CLAIM):
         row = connection.execute(_select_due().with_for_update(skip_locked=True)).first()
@@ -43,9 +47,16 @@ def claim_due_notice(connection: Connection, lease_s: float) -> ReplayNotice | N
         replay = to_replay(row)
         if row.notice_attempts == 0:
             _notify_account(connection, replay)
-        notice = _to_notice(connection, replay, row.notice_attempts + 1)
+        attempt = row.notice_attempts + 1
+        values = {"notice_due_ms": ms_from_now(lease_s), "notice_attempts": attempt}
+        try:
+            notice = _to_notice(connection, replay, attempt)
+        except SecretUnreadable as error:
+            fields = {"replay": replay.id, "webhook": replay.webhook_id, "reason": str(error)}
+            _log.warning("notice-secret-unreadable", extra=fields)
+            _update(connection, row.id, values)
+            continue
         if notice is not None:
-            values = {"notice_due_ms": ms_from_now(lease_s), "notice_attempts": notice.attempt}
             _update(connection, row.id, values)
             return notice
         _update(connection, row.id, {"notice_due_ms": None})

@@ -395,11 +395,17 @@ class Store:
     refuse_notice_endpoint = _writes(endpoint_table.refuse_notice_endpoint)
     delete_notice_endpoint = _writes(endpoint_table.delete_notice_endpoint)
 
-    def claim_account_notice(self, lease_s: float, busy: Collection[str]) -> AccountNotice | None:
-        """Claim a notice of an account that is due, but not to an endpoint in `busy`, or None.
+    def claim_account_notice(
+        self, lease_s: float, busy: Collection[str], busy_accounts: Collection[str] = ()
+    ) -> AccountNotice | None:
+        """Claim a notice of an account that is due, or None.
 
-        Unless its result is recorded within `lease_s`, it is due again, as the next attempt.
+        It is not to an endpoint in `busy`, nor to one of an account in `busy_accounts`. Unless its
+        result is recorded within `lease_s`, it is due again, as the next attempt.
         """
+        if busy_accounts:
+            others = self.database.read(endpoint_table.list_endpoint_ids, busy_accounts)
+            busy = {*busy, *others}
         if not self.database.read(account_notices.is_any_account_notice_due, busy):
             return None
         return self.database.write(account_notices.claim_due_account_notice, lease_s, busy)

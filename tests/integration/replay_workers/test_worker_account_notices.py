@@ -11,6 +11,7 @@ from sqlalchemy import update
 from app.domain.account_notices import NewNoticeEndpoint, NoticeEndpoint
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import Webhook, WebhookStatus
+from app.replay_workers.notifier import CONCURRENT_MAX
 from app.store.notice_tables import account_notices
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.signing import new_secret
@@ -26,12 +27,17 @@ class Owner:
         self.notices: list[ReceivedWebhook] = []
         self.receiver = WebhookReceiver(port=free_port(), on_webhook=self.notices.append)
 
-    async def endpoint(self, bench: Bench) -> NoticeEndpoint:
+    async def endpoint(self, bench: Bench, account_id: str = DEFAULT_ACCOUNT) -> NoticeEndpoint:
         """An ENABLED endpoint of this receiver, which starts."""
         await self.receiver.start()
         self.receiver.secret = new_secret()
+        return self.store_endpoint(bench, account_id)
+
+    def store_endpoint(self, bench: Bench, account_id: str = DEFAULT_ACCOUNT) -> NoticeEndpoint:
+        """Another ENABLED endpoint of the receiver."""
+        assert self.receiver.secret is not None
         url = f"{self.receiver.url}/notices"
-        new = NewNoticeEndpoint(DEFAULT_ACCOUNT, url, "owner", self.receiver.secret)
+        new = NewNoticeEndpoint(account_id, url, "owner", self.receiver.secret)
         return bench.store.enable_notice_endpoint(bench.store.create_notice_endpoint(new).id)
 
     @property
@@ -176,6 +182,30 @@ def test_an_endpoint_that_hangs_delays_no_other(bench: Bench) -> None:
             await hanging.receiver.stop()
         await owner.receiver.stop()
         assert len(set(owner.accepted)) == 20
+
+    asyncio.run(scenario())
+
+
+def test_an_account_whose_endpoints_hang_delays_no_other(bench: Bench) -> None:
+    bench.change(delivery_timeout_s=3_600.0)
+
+    async def scenario() -> None:
+        hanging, owner = Owner(), Owner()
+        await hanging.endpoint(bench)
+        hanging.receiver.answer(204, delay_s=3_600)
+        for _ in range(CONCURRENT_MAX):
+            hanging.store_endpoint(bench)
+        bench.store.disable_webhook(stored_webhook(bench).id, "by hand")
+        account = bench.store.create_account("other")
+        await owner.endpoint(bench, account.id)
+        async with bench.worker():
+            await until_async(lambda: len(hanging.notices) == 2, "two notices hang")
+            webhook = bench.store_webhook("http://127.0.0.1:1/unused", account.id)
+            bench.store.disable_webhook(webhook.id, "by hand")
+            await until_async(lambda: bool(owner.accepted), "the other account's was accepted")
+            assert len(hanging.notices) == 2
+            await hanging.receiver.stop()
+        await owner.receiver.stop()
 
     asyncio.run(scenario())
 

@@ -17,10 +17,11 @@ from app.domain.account_notices import (
     NoticeType,
 )
 from app.domain.accounts import DEFAULT_ACCOUNT
-from app.domain.model import NewReplay, Webhook, WebhookStatus, Window
+from app.domain.model import NewReplay, NewWebhook, Webhook, WebhookStatus, Window
 from app.store import NotFound, Store, account_notices
 from app.store.errors import TooManyNoticeEndpoints
 from app.store.notice_tables import account_notices as notice_table
+from app.store.notice_tables import notice_endpoints
 from app.webhooks.signing import new_secret
 
 HOUR_S = 3_600
@@ -181,6 +182,43 @@ def test_an_endpoint_that_is_busy_delays_no_other(store: Store, webhook: Webhook
     # The same event has the same id everywhere.
     assert (busy.id, busy.body) == (other.id, other.body)
     assert store.claim_account_notice(HOUR_S, [one.id, two.id]) is None
+
+
+def test_an_account_that_is_busy_delays_no_other(store: Store, webhook: Webhook) -> None:
+    new_endpoint(store), new_endpoint(store)
+    account = store.create_account("other")
+    other = new_endpoint(store, account_id=account.id)
+    new = NewWebhook("https://example.com/", "", new_secret(), account.id)
+    store.disable_webhook(webhook.id, "by hand")
+    store.disable_webhook(store.create_webhook(new).id, "by hand")
+    claimed = store.claim_account_notice(HOUR_S, [], [webhook.account_id])
+    assert claimed is not None
+    assert claimed.endpoint.id == other.id
+    assert store.claim_account_notice(HOUR_S, [], [webhook.account_id]) is None
+    assert len(documents(store)) == 2
+
+
+def test_an_unreadable_secret_delays_no_other_endpoint(
+    store: Store, webhook: Webhook, caplog: pytest.LogCaptureFixture
+) -> None:
+    unreadable, other = new_endpoint(store), new_endpoint(store)
+    for _ in range(2):
+        store.enable_webhook(webhook.id, webhook.url)
+        store.disable_webhook(webhook.id, "by hand")
+    store_secret(store, unreadable, "v1:00000000:AAAA")
+    assert [notice.endpoint.id for notice in notices(store)] == [other.id] * 2
+    logged = [vars(each) for each in caplog.records if each.msg == "notice-secret-unreadable"]
+    assert {each["endpoint"] for each in logged} == {unreadable.id}
+    # Its notices wait for the key.
+    store_secret(store, unreadable, unreadable.secret)
+    move_due_times(store, HOUR_S * 1_000)
+    claimed = [notice for notice in notices(store) if notice.endpoint.id == unreadable.id]
+    assert [notice.attempt for notice in claimed] == [1, 1]
+
+
+def store_secret(store: Store, endpoint: NoticeEndpoint, secret: str) -> None:
+    changed = update(notice_endpoints).where(notice_endpoints.c.id == endpoint.id)
+    store.database.write(lambda connection: connection.execute(changed.values(secret=secret)))
 
 
 def test_a_disabled_or_deleted_endpoint_gets_nothing_more(store: Store, webhook: Webhook) -> None:

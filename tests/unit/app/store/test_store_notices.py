@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import update
 
+from app.domain.account_notices import NewNoticeEndpoint
 from app.domain.model import (
     Claim,
     Counts,
@@ -19,11 +21,13 @@ from app.domain.options import NoticeStyle, ReplayOptions
 from app.domain.states import ReplayState
 from app.store import Store
 from app.store.notices import DROPPED_PER_CLAIM
+from app.store.tables import replays, webhooks
 from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import until
 
 WINDOW = Window(1_000, 2_000)
 HOUR_S = 3_600
+PAST = {"notice_due_ms": 0}
 
 
 def enabled_webhook(store: Store) -> Webhook:
@@ -187,6 +191,32 @@ def test_notices_without_a_receiver_do_not_block_others(store: Store) -> None:
     replay, _ = store.create_replay(NewReplay(enabled_webhook(store).id, WINDOW))
     store.cancel_replay(replay.id)
     assert [notice.replay.id for notice in notices(store)] == [replay.id]
+
+
+def test_an_unreadable_secret_delays_no_other_notice(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    unreadable, other = enabled_webhook(store), enabled_webhook(store)
+    new = NewNoticeEndpoint(unreadable.account_id, "https://example.com/n", "", new_secret())
+    store.enable_notice_endpoint(store.create_notice_endpoint(new).id)
+    for webhook in (unreadable, other):
+        replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+        store.cancel_replay(replay.id)
+    store_secret(store, unreadable, "v1:00000000:AAAA")
+    assert [notice.webhook.id for notice in notices(store)] == [other.id]
+    (logged,) = [vars(each) for each in caplog.records if each.msg == "notice-secret-unreadable"]
+    assert logged["webhook"] == unreadable.id
+    # It waits for the key, and the account was notified of both ends once.
+    store_secret(store, unreadable, unreadable.secret)
+    store.database.write(lambda connection: connection.execute(update(replays).values(PAST)))
+    assert {notice.webhook.id for notice in notices(store)} == {unreadable.id, other.id}
+    claimed = [store.claim_account_notice(HOUR_S, []) for _ in range(3)]
+    assert [notice is None for notice in claimed] == [False, False, True]
+
+
+def store_secret(store: Store, webhook: Webhook, secret: str) -> None:
+    changed = update(webhooks).where(webhooks.c.id == webhook.id).values(secret=secret)
+    store.database.write(lambda connection: connection.execute(changed))
 
 
 def test_one_of_many_workers_claims_a_notice(store: Store, running: Claim) -> None:
