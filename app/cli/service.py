@@ -21,6 +21,8 @@ BROKER_DEFAULTS: Final = {
     "LOGBROKER_LOG_FORMAT": "json",
     # Groups have one member here; waiting for others would delay each start by three seconds.
     "LOGBROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    # Never: the live path would treat its groups as new after a longer stop, and lose positions.
+    "LOGBROKER_OFFSETS_RETENTION_MINUTES": str(2**31 - 1),
 }
 """Defaults of embedded brokers. The environment overrides them."""
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
 from app.api.models.operations import ProcessDocument
+from app.cli.service import BROKER_DEFAULTS
 from app.config import Settings
 from app.domain import processes
 from app.domain.model import JobStatistics
@@ -28,6 +29,7 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
 from app.webhooks.sender import WebhookSender
+from logbroker.config import _BROKER_RANGES
 from logbroker.mirror import metrics as mirror_metrics
 from logbroker.schemas.service_metrics import ServiceMetrics
 from logbroker.server.metrics.families import FAMILIES, PREFIX
@@ -273,3 +275,16 @@ def test_every_member_of_a_process_is_documented() -> None:
     assert documented["kind"] == ", ".join(processes.ProcessKind)
     assert f"after {processes.SILENT_AFTER_MS // 1_000} seconds" in documented["isSilent"]
     assert processes.HEARTBEAT_S == 5
+
+
+def test_committed_offsets_of_our_brokers_never_expire() -> None:
+    name = "LOGBROKER_OFFSETS_RETENTION_MINUTES"
+    longest = {field: str(highest) for field, _, highest in _BROKER_RANGES}
+    services = composed()["services"].values()
+    brokers = [each for each in services if each.get("command", ())[:2] == ["logbroker", "serve"]]
+    assert len(brokers) == 4
+    stated = {each["environment"].get(name) for each in brokers} | {BROKER_DEFAULTS.get(name)}
+    assert stated == {longest["offsets_retention_minutes"]}
+    assert (
+        composed()["services"]["kafka"]["environment"]["KAFKA_OFFSETS_RETENTION_MINUTES"] in stated
+    )
