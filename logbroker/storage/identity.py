@@ -94,6 +94,14 @@ def read_topic_id(folder: Path) -> UUID | None:
         raise ConfigurationError(f"{file} is not readable: {error}") from None
 
 
+def has_topic_id(folder: Path) -> bool:
+    """Return whether a partition folder has a valid topic id."""
+    try:
+        return read_topic_id(folder) is not None
+    except ConfigurationError:
+        return False
+
+
 def write_topic_id(folder: Path, topic_id: UUID) -> None:
     """Write the topic id of a folder: `partition.metadata`, lines `version`, `topic_id`.
 

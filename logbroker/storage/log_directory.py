@@ -22,12 +22,19 @@ from logbroker.storage.identity import (
     META_NAME,
     PARTITION_METADATA_NAME,
     DirectoryIdentity,
+    has_topic_id,
     read_directory_identity,
     read_topic_id,
     write_directory_identity,
 )
 from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.recovery import KnownOffsets, LoadedLog, create_folder, load_folder
+from logbroker.storage.recovery import (
+    KnownOffsets,
+    LoadedLog,
+    create_folder,
+    is_left_over,
+    load_folder,
+)
 from logbroker.storage.segment import LOG_SUFFIX
 
 LOCK_NAME: Final = ".lock"
@@ -227,6 +234,8 @@ class LogDirectory:
         folder = self.path / f"{wanted.topic}-{wanted.partition}"
         try:
             if unopened is None:
+                if is_left_over(folder, wanted.topic_id):
+                    shutil.rmtree(folder)
                 return self._create(wanted)
             if read_topic_id(folder) != wanted.topic_id:
                 return StorageFailed(f"{folder.name} belongs to another topic")
@@ -288,8 +297,9 @@ class LogDirectory:
         """
         with self._checkpointing:
             forgotten = list(self._deleted)
-            logs = list(self.logs.copy().items())
+            # In this order: a log that `add` moves meanwhile is in one of them, or in both.
             unopened = self.unopened.copy().items()
+            logs = list(self.logs.copy().items())
             flushed = {key: each.known.recovery_point for key, each in unopened}
             flushed |= {key: log.high_watermark for key, log in logs}
             starts = {
@@ -349,7 +359,7 @@ class LogDirectory:
         unreadable: Collection[str],
     ) -> LogConfig | None:
         """Return the settings of a folder's log; None if it is not to be opened."""
-        if not _has_records(folder) and not _has_topic_id(folder):
+        if not _has_records(folder) and not has_topic_id(folder):
             # The creation was interrupted; the log is created again if a topic needs it.
             shutil.rmtree(folder)
             return None
@@ -415,13 +425,6 @@ def _renamed_to_delete(folder: Path, key: TopicPartition) -> Path:
 
 def _has_records(folder: Path) -> bool:
     return any(path.stat().st_size for path in folder.glob(f"*{LOG_SUFFIX}"))
-
-
-def _has_topic_id(folder: Path) -> bool:
-    try:
-        return read_topic_id(folder) is not None
-    except ConfigurationError:
-        return False
 
 
 def _lock(path: Path) -> int:

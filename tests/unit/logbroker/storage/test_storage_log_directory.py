@@ -1,8 +1,9 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
 from logbroker.storage.checkpoints import OffsetCheckpoint
+from logbroker.storage.identity import read_topic_id, write_topic_id
 from logbroker.storage.log_directory import LogDirectory, NewLog
 from logbroker.storage.partition_log import PartitionLog
 from tests.unit.logbroker.storage.storage_content import (
+    BASE_MS,
     TOPIC_ID,
     append_all,
     batch,
@@ -20,6 +23,9 @@ from tests.unit.logbroker.storage.storage_content import (
     open_directory,
     values_of,
 )
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 CONFIG = LogConfig(segment_bytes=1024)
 
@@ -308,3 +314,67 @@ def test_closing_an_unchanged_log_writes_nothing(
     assert files_of(tmp_path / folder) != before
     assert values_of(opened(tmp_path, topics).logs["empty", 0]) == [b"new"]
     assert caplog.messages == []
+
+
+class CopiedLate(dict[K, V]):
+    """A dictionary with which something happens right before its copy."""
+
+    def __init__(self, content: Mapping[K, V], happen: Callable[[], None]) -> None:
+        super().__init__(content)
+        self._happen = happen
+
+    def copy(self) -> dict[K, V]:
+        self._happen()
+        return super().copy()
+
+
+@pytest.mark.parametrize("late", ["logs", "unopened"])
+def test_a_checkpoint_has_a_log_that_is_opened_again_meanwhile(tmp_path: Path, late: str) -> None:
+    filled(tmp_path).close()
+    epochs = tmp_path / "a-0" / "leader-epoch-checkpoint"
+    epochs.rename(tmp_path / "epochs")
+    epochs.mkdir()
+    directory = opened(tmp_path)
+    epochs.rmdir()
+    (tmp_path / "epochs").rename(epochs)
+    log = directory.open_again(NewLog("a", 0, TOPICS["a"], CONFIG), BASE_MS)
+    assert isinstance(log, PartitionLog)
+    setattr(directory, late, CopiedLate(getattr(directory, late), lambda: directory.add(log)))
+    directory.write_checkpoints()
+    assert "a 0 4" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    directory.close()
+
+
+def left_by_a_failed_creation(folder: Path, *, topic_id: UUID | None, log: str = "") -> None:
+    folder.mkdir()
+    if topic_id is not None:
+        write_topic_id(folder, topic_id)
+    if log:
+        (folder / log).touch()
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "log"), [(None, ""), (TOPICS["a"], ""), (TOPICS["a"], f"{0:020}.log")]
+)
+def test_a_folder_of_a_failed_creation_is_created_again(
+    tmp_path: Path, topic_id: UUID | None, log: str
+) -> None:
+    directory = opened(tmp_path)
+    left_by_a_failed_creation(tmp_path / "a-0", topic_id=topic_id, log=log)
+    created = directory.open_again(NewLog("a", 0, TOPICS["a"], CONFIG), BASE_MS)
+    assert isinstance(created, PartitionLog)
+    directory.add(created)
+    directory.close()
+    assert list(opened(tmp_path).logs) == [("a", 0)]
+
+
+@pytest.mark.parametrize(("topic_id", "log"), [(TOPICS["b-1"], ""), (TOPICS["a"], f"{7:020}.log")])
+def test_a_folder_that_may_have_had_records_is_kept(
+    tmp_path: Path, topic_id: UUID, log: str
+) -> None:
+    directory = opened(tmp_path)
+    left_by_a_failed_creation(tmp_path / "a-0", topic_id=topic_id, log=log)
+    refused = directory.open_again(NewLog("a", 0, TOPICS["a"], CONFIG), BASE_MS)
+    assert isinstance(refused, StorageFailed)
+    assert read_topic_id(tmp_path / "a-0") == topic_id
+    directory.close()
