@@ -304,11 +304,18 @@ class Broker:
         self._loop.call_at(self._loop.now_s + self._config.log_retry_s, self._reopen_failed)
 
     def _reopen_failed(self) -> None:
-        """Try to open the logs that could not be opened, each between two views."""
-        for key in self._partitions.failed:
-            prepare = partial(self._leadership.prepare_reopening, *key, self._loop.now_ms)
-            self._membership.run_between_views(prepare)
-        self._membership.call_after_views(self._schedule_reopening)
+        """Try to open the logs that could not be opened."""
+        self._reopen_next(iter(self._partitions.failed))
+
+    def _reopen_next(self, keys: Iterator[tuple[str, int]]) -> None:
+        """Try to open the next log; views that arrive meanwhile are applied before the others."""
+        key = next(keys, None)
+        if key is None:
+            self._schedule_reopening()
+            return
+        prepare = partial(self._leadership.prepare_reopening, *key, self._loop.now_ms)
+        self._membership.run_between_views(prepare)
+        self._membership.call_after_views(lambda: self._reopen_next(keys))
 
     def _handle_flush(self, partition: Partition) -> None:
         self._dispatcher.touched.update(self._produce.complete_flushed(partition))

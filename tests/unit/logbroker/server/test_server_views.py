@@ -74,6 +74,24 @@ def test_a_thousand_queued_views_are_applied(broker: Broker) -> None:
     assert len(followed) == 1_000
 
 
+def test_views_are_applied_between_the_logs_that_are_opened_again(broker: Broker) -> None:
+    folders = [broker._config.data_dir / f"more-{number}" for number in range(3)]
+    for folder in folders:
+        folder.write_text("in the way")
+    broker._registry.create_topic("more", [(0,)] * 3, {})
+    apply_views(broker)
+    assert broker._partitions.open_failed == 3
+    for folder in folders:
+        folder.unlink()
+    failed: list[int] = []
+    broker._membership.add_listener(lambda _: failed.append(broker._partitions.open_failed))
+    broker._reopen_failed()
+    find_again(broker)
+    apply_views(broker)
+    assert failed == [2]
+    assert broker._partitions.open_failed == 0
+
+
 def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
     broker: Broker,
 ) -> None:
