@@ -233,7 +233,8 @@ class LocalRegistry(Registry):
         """Delete offsets of a group; a group without other state is deleted as well."""
         with self._changing_groups:
             group = self._group(group_id)
-            remaining = {key: each for key, each in group.offsets.items() if key not in places}
+            deleted = frozenset(places)
+            remaining = {key: each for key, each in group.offsets.items() if key not in deleted}
             if remaining or group.membership is not None:
                 self._put_group(replace(group, offsets=remaining))
             else:

@@ -165,23 +165,26 @@ class CoordinatedGroup:
         self._writes.delete_group(written)
 
     def expire_offsets(self, before_ms: int) -> None:
-        """Delete the offsets that expired at `before_ms`, and a group that is left with nothing."""
+        """Delete the offsets that expired at `before_ms`, or the group if no others are left."""
         if not self._writes.is_idle:
             return  # what is being committed does not expire
         expired = self._group.expired_offsets(self.offsets, self._emptied_ms, before_ms)
-        is_abandoned = self.state is GroupState.EMPTY and self.generation > 0 and not self.offsets
-        if expired or is_abandoned:
+        if self.state is GroupState.EMPTY and len(expired) == len(self.offsets):
+            if expired or self.generation > 0:
+                self._writes.expire((), self._remove_all)
+        elif expired:
             self._writes.expire(expired, partial(self._remove_expired, expired))
 
     def _remove_expired(self, expired: Sequence[TopicPartition], is_deleted: bool) -> None:
-        if not is_deleted:
-            return
-        for place in expired:
-            self.offsets.pop(place, None)
-        if expired:
+        if is_deleted:
+            for place in expired:
+                self.offsets.pop(place, None)
             log.info("offsets expired group=%r partitions=%d", self.group_id, len(expired))
-        else:
-            log.info("group without offsets expired group=%r", self.group_id)
+
+    def _remove_all(self, is_deleted: bool) -> None:
+        if is_deleted:
+            log.info("group expired group=%r partitions=%d", self.group_id, len(self.offsets))
+            self.offsets.clear()
             self._group.reset_generation()
 
     def suspend(self, reason: RequestRefused) -> None:

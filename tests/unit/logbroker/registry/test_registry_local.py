@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from logbroker.errors import ConfigurationError, StorageFailed
-from logbroker.groups.stored import CommittedOffset, StoredGroup, StoredMembership
+from logbroker.groups.stored import (
+    CommittedOffset,
+    StoredGroup,
+    StoredMembership,
+    TopicPartition,
+)
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView, coordination_slot
 from logbroker.registry.local.registry import LocalRegistry
 from logbroker.registry.registry import PlacedTopic
@@ -283,3 +288,18 @@ def open_files(folder: Path) -> list[str]:
         with suppress(FileNotFoundError):
             opened.append(os.readlink(descriptor))  # noqa: PTH115  # a socket is no path
     return sorted(path for path in opened if path.startswith(str(folder)))
+
+
+class UnsearchableList(list[TopicPartition]):
+    """A list whose elements are found by iteration only."""
+
+    def __contains__(self, wanted: object) -> bool:
+        raise AssertionError("a search for each offset takes quadratic time")
+
+
+def test_many_offsets_are_deleted_in_linear_time(registry: LocalRegistry) -> None:
+    places = [("t", number) for number in range(3)]
+    registry.commit_offsets("g", {place: CommittedOffset(1) for place in places})
+    registry.delete_offsets("g", UnsearchableList(places[:2]))
+    (group,) = registry.load_groups(coordination_slot("g"))
+    assert list(group.offsets) == places[2:]

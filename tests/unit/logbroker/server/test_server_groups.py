@@ -1,7 +1,7 @@
 """A group coordinator whose registry is slow, fails, or reassigns its slots."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -46,6 +46,7 @@ class TroubledRegistry(LocalRegistry):
         self.load_failures: list[RequestRefused] = []
         self.writes = 0
         self.loads = 0
+        self.offset_deletions = 0
         self.is_heard_of = True
         self.has_paper_nodes = False
 
@@ -61,6 +62,10 @@ class TroubledRegistry(LocalRegistry):
             if self.load_failures:
                 raise self.load_failures.pop()
         return super().load_groups(slot)
+
+    def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
+        self.offset_deletions += 1
+        super().delete_offsets(group_id, places)
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
@@ -308,9 +313,17 @@ def test_a_group_that_everybody_left_expires(harness: CoordinatorHarness) -> Non
     harness.until_fetched({EVENTS: 5})
     harness.do(lambda: slot.expire_offsets(1_001))
     harness.until_fetched({})
-    assert list(harness.do(harness.coordinator.describe_all)[0]) == [GROUP]
-    harness.do(lambda: slot.expire_offsets(1_001))
     until(lambda: not harness.registry.load_groups(SLOT), "the group is deleted")
+
+
+def test_a_group_that_nobody_joined_expires_as_a_whole(harness: CoordinatorHarness) -> None:
+    harness.commit(5)
+    harness.until_fetched({EVENTS: 5})
+    harness.do(lambda: harness.coordinator._slots[SLOT].expire_offsets(1_000))
+    harness.until_fetched({})
+    assert harness.registry.load_groups(SLOT) == []
+    # Deleting its offsets would leave a group without state in ZooKeeper.
+    assert harness.registry.offset_deletions == 0
 
 
 def test_offsets_of_the_papers_consumers_do_not_expire(harness: CoordinatorHarness) -> None:
