@@ -18,7 +18,10 @@ SERVERS: Final = frozenset(
 )
 """Fixtures that start processes, wherever they are defined."""
 
-STARTS: Final = ((os, "fork"), (os, "posix_spawn"), (subprocess.Popen, "__init__"))
+STARTS: Final = (
+    *((os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp")),
+    (subprocess.Popen, "__init__"),
+)
 """Functions that start processes.
 
 They are replaced: an audit hook of the interpreter (PEP 578) would be called at each `id()`, too,
