@@ -97,6 +97,13 @@ def longest_retries_s(pauses_s: Sequence[float]) -> float:
     return sum(max(each, RETRY_AFTER_S_MAX) for each in pauses_s)
 
 
+def exceeds_schedule(pauses_s: Sequence[float], longest_s: Sequence[float]) -> bool:
+    """Whether live retries with these pauses can be more, or take longer, than with `longest_s`."""
+    return len(pauses_s) > len(longest_s) or (
+        longest_retries_s(pauses_s) > longest_retries_s(longest_s)
+    )
+
+
 def retry_after_s(outcome: Rejected | Unreachable, longest_s: float) -> float:
     """The wait that a Retry-After header requested, at most `longest_s`; 0 without one."""
     requested_s = outcome.retry_after_s if isinstance(outcome, Rejected) else None

@@ -8,7 +8,7 @@ from app.delivery.queue import StartTask
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook
-from app.domain.retry import FixedDelays
+from app.domain.retry import FixedDelays, exceeds_schedule
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
 from app.live.metrics import LiveMetrics
@@ -76,9 +76,16 @@ class QueueContext:
     """Queues in which some event has failed at least once."""
 
     def delays_of(self, webhook: Webhook) -> FixedDelays:
-        """The delays before the attempts of an event for a webhook."""
+        """The delays before the attempts of an event for a webhook.
+
+        The operator's may have been shortened since the webhook's own were stored. Longer ones are
+        not used: replays that skip delivered events search outcomes for as long as the operator's.
+        """
         schedule_s = webhook.options and webhook.options.retry_schedule_s
-        return FixedDelays((self.delays.delays_s[0], *schedule_s)) if schedule_s else self.delays
+        first_s, *operators_s = self.delays.delays_s
+        if not schedule_s or exceeds_schedule(schedule_s, operators_s):
+            return self.delays
+        return FixedDelays((first_s, *schedule_s))
 
     def exceeds_share(self, size_bytes: int) -> bool:
         """Whether all queues hold too many bytes, and one with `size_bytes` more than its share."""

@@ -151,7 +151,7 @@ def outcome_disorder_ms(settings: Settings, window: Window, late_until_ms: int |
     `late_until_ms` is when its last late event arrived, if any.
     """
     delays_s = settings.attempt_delays_s
-    # Schedules of webhooks do not exceed it.
+    # Live delivery does not use schedules of webhooks that exceed it.
     retries_s = longest_retries_s(delays_s[1:])
     requests_s = len(delays_s) * settings.delivery_timeout_s
     attempts_ms = round(1_000 * (delays_s[0] + retries_s + requests_s))

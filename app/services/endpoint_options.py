@@ -2,19 +2,24 @@
 
 from app.domain.endpoint_options import (
     AUTHORIZATION,
+    NO_OPTIONS,
     ClientCredentials,
     EndpointOptions,
     HeaderNotAllowed,
     check_headers,
 )
-from app.domain.retry import RETRY_AFTER_S_MAX, longest_retries_s
+from app.domain.retry import RETRY_AFTER_S_MAX, exceeds_schedule, longest_retries_s
 from app.services.errors import FieldError, InvalidRequest
 from app.services.services import Services
 from app.webhooks.guard import UrlRefused
 
 
-def check_options(services: Services, options: EndpointOptions) -> EndpointOptions:
-    """The options, if a webhook may have them.
+def check_options(
+    services: Services, options: EndpointOptions, stored: EndpointOptions = NO_OPTIONS
+) -> EndpointOptions:
+    """The options, if a webhook with the options `stored` may have them.
+
+    A retry schedule that it has already is kept, even if the operator's has become shorter.
 
     Raises:
         InvalidRequest: a header or a limit is not allowed.
@@ -36,9 +41,10 @@ def check_options(services: Services, options: EndpointOptions) -> EndpointOptio
         allowed = f"1 to {settings.live_in_flight}, the operator's limit"
         errors.append(FieldError("maxInFlight", options.max_in_flight, allowed))
     schedule_s, operators = options.retry_schedule_s, settings.attempt_delays_s[1:]
-    if schedule_s is not None and (
-        len(schedule_s) > len(operators)
-        or longest_retries_s(schedule_s) > longest_retries_s(operators)
+    if (
+        schedule_s is not None
+        and schedule_s != stored.retry_schedule_s
+        and exceeds_schedule(schedule_s, operators)
     ):
         allowed = (
             f"up to {len(operators)} pauses of together {longest_retries_s(operators):g} s, where "

@@ -97,7 +97,7 @@ async def update_webhook(
     if change_options is not None:
 
         def check_and_change(options: EndpointOptions) -> EndpointOptions:
-            return check_options(services, change_options(options))
+            return check_options(services, change_options(options), options)
 
     update = partial(
         services.store.update_webhook,

@@ -137,6 +137,18 @@ async def test_a_change_keeps_what_it_does_not_name(
     assert shown((await client.get(f"/webhooks/{webhook.id}")).json()) == UNSET
 
 
+async def test_a_stored_schedule_that_exceeds_the_setting_does_not_refuse_other_changes(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    longer = EndpointOptions(retry_schedule_s=(1, 1, 1, 1))
+    store.update_webhook(webhook.id, change_options=lambda _: longer)
+    answer = await client.patch(f"/webhooks/{webhook.id}", json={"maxInFlight": 1})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["retrySchedule"] == [1, 1, 1, 1]
+    answer = await client.patch(f"/webhooks/{webhook.id}", json={"retrySchedule": [1, 1, 1, 1, 1]})
+    assert (answer.status_code, answer.json()["field"]) == (400, "retrySchedule")
+
+
 @pytest.mark.parametrize(
     ("members", "field"),
     [

@@ -11,6 +11,7 @@ from app.domain.retry import (
     GiveUp,
     RetryAfter,
     RetryPolicy,
+    exceeds_schedule,
     longest_retries_s,
 )
 
@@ -43,6 +44,16 @@ def test_the_schedule_of_a_webhook_replaces_waits_and_attempts() -> None:
 def test_retry_after_may_lengthen_every_pause() -> None:
     assert longest_retries_s((3, 27, RETRY_AFTER_S_MAX + 1)) == 3 * RETRY_AFTER_S_MAX + 1
     assert longest_retries_s(()) == 0
+
+
+@pytest.mark.parametrize(
+    ("pauses_s", "is_longer"),
+    [((600, 600), False), ((1_200,), False), ((1, 601), True), ((1, 1, 1), True), ((), False)],
+)
+def test_a_schedule_exceeds_another_by_number_or_by_time(
+    pauses_s: tuple[int, ...], is_longer: bool
+) -> None:
+    assert exceeds_schedule(pauses_s, (3, 27)) is is_longer
 
 
 def test_jitter_changes_a_wait_by_up_to_a_fifth() -> None:

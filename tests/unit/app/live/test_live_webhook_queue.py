@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from app.delivery.attempt import AttemptSender
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
+from app.domain.endpoint_options import EndpointOptions
+from app.domain.model import Validation
 from app.domain.partition_progress import PartitionProgress
 from app.domain.retry import FixedDelays, RetryPolicy
 from app.live import queue_context
@@ -25,6 +28,7 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from tests.support.database.secret_keys import open_store
+from tests.unit.app.webhooks.stored_webhook import webhook_at
 
 LATER_S = 3_600.0
 """The delay of the first attempt: no delivery leaves its queue during a test."""
@@ -81,6 +85,28 @@ async def context_of(
         disable_after_failures=100,
         disable_after_s=LATER_S,
     )
+
+
+@pytest.mark.parametrize(
+    ("schedule_s", "delays_s"),
+    [
+        (None, (0, 3, 27)),
+        ((5, 600), (0, 5, 600)),
+        ((1, 1, 1), (0, 3, 27)),
+        ((1, 601), (0, 3, 27)),
+    ],
+)
+def test_a_schedule_that_exceeds_the_setting_is_not_used(
+    store: Store, schedule_s: tuple[int, ...] | None, delays_s: tuple[float, ...]
+) -> None:
+    async def scenario() -> QueueContext:
+        async with asyncio.TaskGroup() as group:
+            return await context_of(store, PauseRecorder(), group)
+
+    context = replace(asyncio.run(scenario()), delays=FixedDelays((0, 3, 27)))
+    options = EndpointOptions(retry_schedule_s=schedule_s)
+    webhook = replace(webhook_at("https://example.com/", Validation.PING), options=options)
+    assert context.delays_of(webhook) == FixedDelays(delays_s)
 
 
 def test_full_queues_leave_a_share_of_the_memory_to_others(
