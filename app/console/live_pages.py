@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.domain.deliveries import ID_PREFIX, DeliveryStatus
+from app.domain.deliveries import ID_PREFIX, DeliveryStatus, parse_delivery_id
 from app.domain.model import ReplayFilter
 from app.http.problems import INVALID_REQUEST, Problem
 from app.services.errors import FieldError
@@ -79,6 +79,11 @@ class OpenPage:
         """Whether the page shows an item in a version other than this one."""
         return self.versions.get(item, version) != version
 
+    def remove(self, item: str) -> None:
+        """Stop updating an item."""
+        # Not in place: another thread may be iterating over them.
+        self.versions = {each: at for each, at in self.versions.items() if each != item}
+
     def queue_update(self, item: str, version: str, event: str) -> None:
         """Queue the event that updates an item to a version."""
         self.versions[item] = version
@@ -96,6 +101,8 @@ class OpenPage:
 def parse_watch_list(text: str) -> dict[str, str]:
     """Return the versions by id of `ID[:VERSION],...`. An id may contain one colon.
 
+    Invalid ids of deliveries are left out.
+
     Raises:
         Problem: too many ids, or an id is too long.
     """
@@ -106,7 +113,12 @@ def parse_watch_list(text: str) -> dict[str, str]:
     if sum(item.startswith(JOB_PREFIX) for item in items) > JOB_PAGES_MAX:
         allowed = f"at most {JOB_PAGES_MAX} id with the prefix {JOB_PREFIX}"
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
-    return dict(_split_version(item) for item in items)
+    versions = dict(_split_version(item) for item in items)
+    return {item: at for item, at in versions.items() if not _is_invalid_delivery(item)}
+
+
+def _is_invalid_delivery(item: str) -> bool:
+    return is_delivery(item) and parse_delivery_id(item) is None
 
 
 def _split_version(item: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from app.console.live_pages import (
     PageUpdate,
     parse_watch_list,
 )
+from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.model import ReplayFilter
 from app.http.problems import Problem
 
@@ -29,6 +30,12 @@ def test_the_watch_list_has_ids_with_versions() -> None:
         "counters": "",
     }
     assert parse_watch_list("") == {}
+
+
+def test_the_watch_list_has_no_invalid_ids_of_deliveries() -> None:
+    valid = format_delivery_id(DeliveryPlace("here", 3, 7))
+    watch = f"{valid}:pending.0,{valid}A:pending.0,dlv_x:pending.0,dlv_"
+    assert parse_watch_list(watch) == {valid: "pending.0"}
 
 
 @pytest.mark.parametrize(
