@@ -13,8 +13,14 @@ PENDING_MAX: Final = 1_000
 CLAIMS_MAX: Final = 5
 """A resend that so many workers did not finish is given up: it may be what kills them."""
 
+CONCURRENT_MAX: Final = 8
+"""Resends that a worker sends at the same time."""
+
+PER_ACCOUNT_MAX: Final = CONCURRENT_MAX // 2
+"""Those of one account: receivers that do not answer must not delay other accounts."""
+
 PER_WEBHOOK_MAX: Final = 2
-"""Resends of one webhook that a worker sends at the same time."""
+"""Those of one webhook."""
 
 
 class NewResend(NamedTuple):
@@ -59,6 +65,7 @@ class ResendClaim(NamedTuple):
     resend_id: str
     claims: int
     webhook_id: str
+    account_id: str
     place: DeliveryPlace
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -11,15 +10,15 @@ from app.delivery.attempt import AttemptSender, WebhookMessage
 from app.domain.deliveries import DeliveryStatus
 from app.domain.delivery import Delivered, Rejected, Unreachable
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.resends import CLAIMS_MAX, ResendClaim, ResendResult
+from app.domain.resends import CLAIMS_MAX, CONCURRENT_MAX, ResendClaim, ResendResult
 from app.log.deliveries import DeliveryReader
 from app.log.errors import LogError, NotInLog
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.store import Store, StoreUnavailable, WebhookNotFound
 
-CONCURRENT_MAX: Final = 8
+_RETRY_S: Final = 2.0
+"""The pause after the store or the log did not answer."""
 
-_STORE_RETRY_S: Final = 2.0
 _LEASE_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ class Resender:
         self._worker = worker
         self._lease_s = _LEASE_S + delivery_timeout_s
         self._poll_s = poll_s
-        self._in_flight: dict[asyncio.Task[None], str] = {}
+        self._in_flight: dict[asyncio.Task[None], ResendClaim] = {}
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -65,7 +64,7 @@ class Resender:
                 self._wake.clear()
                 for claim in await self._claim():
                     task = group.create_task(self._send(claim))
-                    self._in_flight[task] = claim.webhook_id
+                    self._in_flight[task] = claim
                     task.add_done_callback(self._remove)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), self._poll_s)
@@ -88,7 +87,7 @@ class Resender:
         room = CONCURRENT_MAX - len(self._in_flight)
         if room <= 0:
             return []
-        busy = Counter(self._in_flight.values())
+        busy = list(self._in_flight.values())
         try:
             if not await asyncio.to_thread(self._store.is_any_resend_due, self._origin):
                 return []
@@ -97,17 +96,18 @@ class Resender:
             )
         except StoreUnavailable:
             # The worker, which claims replays, logs it.
-            await asyncio.sleep(_STORE_RETRY_S)
+            await asyncio.sleep(_RETRY_S)
             return []
 
     async def _send(self, claim: ResendClaim) -> None:
-        # If store or log do not answer, it is claimed again.
+        # If the store does not answer, the resend is claimed again when its lease is over.
         with suppress(StoreUnavailable):
             try:
                 result = await self._result(claim)
-            except LogError as error:
+            except (LogError, StoreUnavailable) as error:
                 extra = {"resend": claim.resend_id, "reason": str(error)}
                 _log.warning("resend-postponed", extra=extra)
+                await asyncio.to_thread(self._store.release_resend, claim, _RETRY_S)
                 return
             is_recorded = await asyncio.to_thread(self._store.finish_resend, claim, result)
             event = "resend-finished" if is_recorded else "resend-claimed-again"

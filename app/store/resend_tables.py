@@ -28,9 +28,11 @@ resends: Final = Table(
     Column("response_status", Integer),
     Column("reason", Text),
     Column("response", Text),
-    Index(None, "origin", "due_ms"),
+    # For claims, which look for the webhooks that wait.
+    Index(None, "origin", "status", "webhook_id", "due_ms"),
     Index(None, "webhook_id", "log_partition", "record_offset"),
-    Index(None, "webhook_id", "due_ms"),
+    # For lists of deliveries: the pending resends, and the latest successful ones.
+    Index(None, "webhook_id", "status", "created_ms"),
     Index(None, "created_ms"),
     **TABLE_OPTIONS,
 )

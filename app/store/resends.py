@@ -4,15 +4,28 @@ A claim postpones a resend by its lease, so that another worker claims it if no 
 A result names its claim, so a worker that was suspended changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, and_, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import OffsetRange
 from app.domain.resends import (
     PENDING_MAX,
+    PER_ACCOUNT_MAX,
     PER_WEBHOOK_MAX,
     NewResend,
     Resend,
@@ -22,17 +35,21 @@ from app.domain.resends import (
 from app.store.errors import TooManyResends, WebhookNotFound
 from app.store.resend_tables import resends
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
+from app.store.tables import webhooks
 from app.store.webhooks import lock_webhook
 
 _row: Final = resends.c
 
-_CANDIDATES_MAX: Final = 100
+_CANDIDATES_MAX: Final = 20
+"""Resends of a webhook that a worker tries to claim; others may claim them at the same time."""
+
 _SHOWN_MAX: Final = 20
 """Resends of one delivery that are read, the latest."""
 
 PLACES_MAX: Final = 2_000
 """Successful resends of one webhook that its lists consider, the latest."""
 
+_IS_PENDING: Final = _row.status == str(DeliveryStatus.PENDING)
 _HAS_SUCCEEDED: Final = _row.status == str(DeliveryStatus.SUCCEEDED)
 
 
@@ -53,8 +70,7 @@ def create_resends(
     """
     if lock_webhook(connection, webhook_id, of_account) is None:
         raise WebhookNotFound(webhook_id)
-    is_pending = and_(_row.webhook_id == webhook_id, _row.due_ms.is_not(None))
-    rows = connection.execute(select(resends).where(is_pending))
+    rows = connection.execute(select(resends).where(_row.webhook_id == webhook_id, _IS_PENDING))
     pending = {_place(row): _to_resend(row) for row in rows}
     missing = {each.place: each for each in new if each.place not in pending}
     if len(pending) + len(missing) > PENDING_MAX:
@@ -81,7 +97,7 @@ def create_resends(
 
 def is_any_resend_due(connection: Connection, origin: str) -> bool:
     """Whether a resend of a data centre may be claimed."""
-    query = select(_row.id).where(_row.origin == origin, _row.due_ms <= now_ms()).limit(1)
+    query = select(_row.id).where(_is_due(origin)).limit(1)
     return connection.execute(query).first() is not None
 
 
@@ -91,32 +107,79 @@ def claim_resends(
     lease_s: float,
     origin: str,
     limit: int,
-    busy: Mapping[str, int],
+    in_flight: Collection[ResendClaim],
 ) -> list[ResendClaim]:
-    """Claim up to `limit` due resends of a data centre, the oldest first.
+    """Claim up to `limit` due resends of a data centre; the webhook that waits longest is first.
 
-    `busy` has the number of those in flight by webhook: a webhook gets no more than
-    `PER_WEBHOOK_MAX`. Locks the rows that it changes.
+    With those of the worker that are `in_flight`, a webhook gets no more than `PER_WEBHOOK_MAX` and
+    an account no more than `PER_ACCOUNT_MAX`. Locks the rows that it changes.
     """
-    full = [webhook_id for webhook_id, count in busy.items() if count >= PER_WEBHOOK_MAX]
-    is_due = and_(_row.origin == origin, _row.due_ms <= now_ms())
-    query = select(resends).where(is_due).order_by(_row.due_ms, _row.id).limit(_CANDIDATES_MAX)
-    if full:
-        query = query.where(_row.webhook_id.not_in(full))
-    counts = dict(busy)
+    of_webhooks = Counter(each.webhook_id for each in in_flight)
+    of_accounts = Counter(each.account_id for each in in_flight)
     claims: list[ResendClaim] = []
-    for row in connection.execute(query).all():
-        if len(claims) >= limit or counts.get(row.webhook_id, 0) >= PER_WEBHOOK_MAX:
-            continue
-        # Without a lock so far: another worker may have claimed it since.
-        taken = update(resends).where(
-            _row.id == row.id, _row.claims == row.claims, _row.due_ms.is_not(None)
+    for webhook in connection.execute(_waiting_webhooks(origin)).all():
+        share = min(
+            limit - len(claims),
+            PER_WEBHOOK_MAX - of_webhooks[webhook.id],
+            PER_ACCOUNT_MAX - of_accounts[webhook.account_id],
         )
-        values = {"due_ms": ms_from_now(lease_s), "claims": row.claims + 1, "worker": worker}
-        if connection.execute(taken.values(values)).rowcount:
-            counts[row.webhook_id] = counts.get(row.webhook_id, 0) + 1
-            claims.append(ResendClaim(row.id, row.claims + 1, row.webhook_id, _place(row)))
+        if share <= 0:
+            continue
+        candidates = (
+            select(resends)
+            .where(_row.webhook_id == webhook.id, _is_due(origin))
+            .order_by(_row.due_ms, _row.id)
+            .limit(_CANDIDATES_MAX)
+        )
+        for row in connection.execute(candidates).all():
+            if share <= 0:
+                break
+            claim = ResendClaim(row.id, row.claims + 1, webhook.id, webhook.account_id, _place(row))
+            # Without a lock so far: another worker may have claimed it since.
+            taken = update(resends).where(
+                _row.id == row.id, _row.claims == row.claims, _row.due_ms.is_not(None)
+            )
+            values = {"due_ms": ms_from_now(lease_s), "claims": claim.claims, "worker": worker}
+            if connection.execute(taken.values(values)).rowcount:
+                share -= 1
+                of_accounts[webhook.account_id] += 1
+                claims.append(claim)
     return claims
+
+
+def _is_due(origin: str) -> ColumnElement[bool]:
+    return and_(_row.origin == origin, _IS_PENDING, _row.due_ms <= now_ms())
+
+
+def _waiting_webhooks(origin: str) -> Select[Any]:
+    """The webhooks with a due resend, the one that waits longest first, with their accounts.
+
+    Reads one index only. MariaDB skips in it from webhook to webhook; SQLite reads the entries of
+    all pending resends.
+    """
+    due_ms = func.min(_row.due_ms).label("due_ms")
+    waiting = (
+        select(_row.webhook_id, due_ms)
+        .where(_row.origin == origin, _IS_PENDING)
+        # With all leading columns of the index: MariaDB skips only then.
+        .group_by(_row.origin, _row.status, _row.webhook_id)
+        .subquery()
+    )
+    return (
+        select(webhooks.c.id, webhooks.c.account_id)
+        .join(waiting, waiting.c.webhook_id == webhooks.c.id)
+        .where(waiting.c.due_ms <= now_ms())
+        .order_by(waiting.c.due_ms, webhooks.c.id)
+    )
+
+
+def release_resend(connection: Connection, claim: ResendClaim, pause_s: float) -> bool:
+    """Give up a claim before an attempt; it does not count. False if the resend was claimed again.
+
+    The resend is due in `pause_s`.
+    """
+    values = {"due_ms": ms_from_now(pause_s), "claims": claim.claims - 1}
+    return connection.execute(update(resends).where(_holds(claim)).values(values)).rowcount > 0
 
 
 def finish_resend(connection: Connection, claim: ResendClaim, result: ResendResult) -> bool:
@@ -130,10 +193,12 @@ def finish_resend(connection: Connection, claim: ResendClaim, result: ResendResu
         "reason": None if result.reason is None else result.reason[:TEXT_CHARS_MAX],
         "response": None if result.response is None else result.response[:TEXT_CHARS_MAX],
     }
-    is_claimed = and_(
-        _row.id == claim.resend_id, _row.claims == claim.claims, _row.due_ms.is_not(None)
-    )
-    return connection.execute(update(resends).where(is_claimed).values(values)).rowcount > 0
+    return connection.execute(update(resends).where(_holds(claim)).values(values)).rowcount > 0
+
+
+def _holds(claim: ResendClaim) -> ColumnElement[bool]:
+    """Whether the claim is the last one of a pending resend."""
+    return and_(_row.id == claim.resend_id, _row.claims == claim.claims, _row.due_ms.is_not(None))
 
 
 def list_resends(
@@ -168,7 +233,7 @@ def resent_places(connection: Connection, webhook_id: str) -> frozenset[Delivery
 def pending_resends(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
     """The deliveries of a webhook with a pending resend."""
     query: Select[Any] = select(_row.origin, _row.log_partition, _row.record_offset).where(
-        _row.webhook_id == webhook_id, _row.due_ms.is_not(None)
+        _row.webhook_id == webhook_id, _IS_PENDING
     )
     return frozenset(DeliveryPlace(*row) for row in connection.execute(query))
 

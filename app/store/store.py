@@ -441,6 +441,7 @@ class Store:
     is_any_resend_due = _reads(resend_table.is_any_resend_due)
     claim_resends = _writes(resend_table.claim_resends)
     finish_resend = _autocommits(resend_table.finish_resend)
+    release_resend = _autocommits(resend_table.release_resend)
     resends = _reads(resend_table.list_resends)
     resent_places = _reads(resend_table.resent_places)
     pending_resends = _reads(resend_table.pending_resends)

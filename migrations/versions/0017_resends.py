@@ -33,9 +33,9 @@ def upgrade() -> None:
         sa.Column("response", sa.Text),
         sa.PrimaryKeyConstraint("id", name="pk_resends"),
     )
-    create_index("resends", ["origin", "due_ms"])
+    create_index("resends", ["origin", "status", "webhook_id", "due_ms"])
     create_index("resends", ["webhook_id", "log_partition", "record_offset"])
-    create_index("resends", ["webhook_id", "due_ms"])
+    create_index("resends", ["webhook_id", "status", "created_ms"])
     create_index("resends", ["created_ms"])
 
 

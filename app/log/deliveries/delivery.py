@@ -49,7 +49,9 @@ class DeliverySummary:
         return format_delivery_id(self.place)
 
     def after_resend(self) -> "DeliverySummary":
-        """The delivery after a resend that succeeded."""
+        """The delivery after a resend that succeeded; retries of a pending one continue."""
+        if self.status is DeliveryStatus.PENDING:
+            return self
         return replace(self, status=DeliveryStatus.SUCCEEDED, reason=None)
 
 

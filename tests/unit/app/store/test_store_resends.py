@@ -1,10 +1,23 @@
 """The queue of resends, and their results."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
+from sqlalchemy import text
 
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import NewWebhook, OffsetRange, Webhook
-from app.domain.resends import PENDING_MAX, PER_WEBHOOK_MAX, NewResend, ResendClaim, ResendResult
+from app.domain.resends import (
+    CLAIMS_MAX,
+    CONCURRENT_MAX,
+    PENDING_MAX,
+    PER_ACCOUNT_MAX,
+    PER_WEBHOOK_MAX,
+    NewResend,
+    ResendClaim,
+    ResendResult,
+)
 from app.store import Store, TooManyResends, WebhookNotFound
 
 LEASE_S = 3_600.0
@@ -15,16 +28,24 @@ def webhook(store: Store) -> Webhook:
     return a_webhook(store)
 
 
-def a_webhook(store: Store) -> Webhook:
-    return store.create_webhook(NewWebhook("https://example.com/hook", "", "whsec_c2VjcmV0"))
+def a_webhook(store: Store, account: str | None = None) -> Webhook:
+    new = NewWebhook("https://example.com/hook", "", "whsec_c2VjcmV0")
+    if account is not None:
+        new = replace(new, account_id=store.create_account(account).id)
+    return store.create_webhook(new)
 
 
 def new(*offsets: int, origin: str = "here") -> list[NewResend]:
     return [NewResend(DeliveryPlace(origin, 3, each), f"evt_{each}") for each in offsets]
 
 
-def claim(store: Store, limit: int = 8, lease_s: float = LEASE_S, **busy: int) -> list[ResendClaim]:
-    return store.claim_resends("worker-1", lease_s, "here", limit, busy)
+def claim(
+    store: Store,
+    limit: int = CONCURRENT_MAX,
+    lease_s: float = LEASE_S,
+    in_flight: Sequence[ResendClaim] = (),
+) -> list[ResendClaim]:
+    return store.claim_resends("worker-1", lease_s, "here", limit, in_flight)
 
 
 def test_a_resend_is_claimed_once_and_gets_its_result(store: Store, webhook: Webhook) -> None:
@@ -33,7 +54,7 @@ def test_a_resend_is_claimed_once_and_gets_its_result(store: Store, webhook: Web
     assert store.is_any_resend_due("here")
     (claimed,) = claim(store)
     assert not store.is_any_resend_due("here")
-    assert claimed == (created.id, 1, webhook.id, created.place)
+    assert claimed == (created.id, 1, webhook.id, webhook.account_id, created.place)
     assert claim(store) == []
     assert store.pending_resends(webhook.id) == {created.place}
     result = ResendResult(DeliveryStatus.FAILED, 31.25, 503, "HTTP 503", "ü" * 10_000)
@@ -76,15 +97,64 @@ def test_a_webhook_gets_a_share_of_the_resends_in_flight(store: Store, webhook: 
     first = claim(store)
     counts = [each.webhook_id for each in first]
     assert counts.count(webhook.id) == counts.count(other.id) == PER_WEBHOOK_MAX
-    rest = store.claim_resends("worker-1", LEASE_S, "here", 8, {webhook.id: PER_WEBHOOK_MAX})
-    assert {each.webhook_id for each in rest} == {other.id}
+    busy = [each for each in first if each.webhook_id == webhook.id]
+    assert {each.webhook_id for each in claim(store, in_flight=busy)} == {other.id}
     assert len(claim(store, limit=1)) == 1
+
+
+def test_many_resends_of_a_webhook_do_not_hide_those_of_others(
+    store: Store, webhook: Webhook
+) -> None:
+    store.create_resends(webhook.id, new(*range(300)))
+    busy = claim(store)
+    others = [a_webhook(store) for _ in range(2)]
+    for each in others:
+        store.create_resends(each.id, new(7))
+    (first,) = claim(store, in_flight=busy, limit=1)
+    assert first.webhook_id in {each.id for each in others}
+    (second,) = claim(store, in_flight=[*busy, first])
+    assert {first.webhook_id, second.webhook_id} == {each.id for each in others}
+
+
+def test_an_account_gets_a_share_of_the_resends_in_flight(store: Store) -> None:
+    for _ in range(PER_ACCOUNT_MAX):
+        store.create_resends(a_webhook(store).id, new(*range(10)))
+    busy = claim(store)
+    assert len(busy) == PER_ACCOUNT_MAX < CONCURRENT_MAX
+    assert claim(store, in_flight=busy) == []
+    other = a_webhook(store, "other")
+    store.create_resends(other.id, new(7, 8))
+    room = CONCURRENT_MAX - len(busy)
+    rest = claim(store, limit=room, in_flight=busy)
+    assert [each.account_id for each in rest] == PER_WEBHOOK_MAX * [other.account_id]
+
+
+def test_a_claim_that_is_released_does_not_count(store: Store, webhook: Webhook) -> None:
+    store.create_resends(webhook.id, new(7))
+    for _ in range(CLAIMS_MAX + 1):
+        (claimed,) = claim(store)
+        assert claimed.claims == 1
+        assert store.release_resend(claimed, 0)
+    (first,) = claim(store, lease_s=-1)
+    (second,) = claim(store)
+    assert not store.release_resend(first, 0)
+    assert second.claims == 2
+    assert store.finish_resend(second, ResendResult(DeliveryStatus.SUCCEEDED))
+    assert not store.release_resend(second, 0)
+
+
+def test_a_released_resend_is_due_after_a_pause(store: Store, webhook: Webhook) -> None:
+    store.create_resends(webhook.id, new(7))
+    (claimed,) = claim(store)
+    assert store.release_resend(claimed, LEASE_S)
+    assert not store.is_any_resend_due("here")
+    assert claim(store) == []
 
 
 def test_another_data_centre_claims_its_own(store: Store, webhook: Webhook) -> None:
     store.create_resends(webhook.id, new(7, origin="elsewhere"))
     assert claim(store) == []
-    assert len(store.claim_resends("worker-2", LEASE_S, "elsewhere", 8, {})) == 1
+    assert len(store.claim_resends("worker-2", LEASE_S, "elsewhere", 8, ())) == 1
 
 
 def test_successful_resends_are_found_by_webhook_and_offset(store: Store, webhook: Webhook) -> None:
@@ -123,3 +193,13 @@ def test_old_results_are_deleted(store: Store, webhook: Webhook) -> None:
     assert store.delete_old_resends(-1) == 1
     assert store.resends(webhook.id, done.place) == ()
     assert len(claim(store)) == 1
+
+
+def test_an_index_has_the_latest_successful_resends(store: Store) -> None:
+    query = text(
+        "EXPLAIN QUERY PLAN SELECT record_offset FROM resends"
+        " WHERE webhook_id = 'wh' AND status = 'succeeded' ORDER BY created_ms DESC"
+    )
+    if store.database.read(lambda db: db.dialect.name) == "sqlite":
+        plan = store.database.read(lambda db: db.execute(query).one().detail)
+        assert "USING INDEX ix_resends_webhook_id_status_created_ms" in plan
