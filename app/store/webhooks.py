@@ -244,7 +244,8 @@ def rotate_secret(
 def record_failing_since(connection: Connection, webhook_id: str, since_ms: int | None) -> None:
     """Store since when deliveries fail; None if they succeed again. Locks the webhook's row.
 
-    Notifies the account of a change. Does nothing if the webhook does not exist.
+    Of several processes that report an outage, the earliest start is kept. Notifies the account of
+    a change. Does nothing if the webhook does not exist.
     """
     is_webhook = _is_webhook(webhook_id)
     # Without its secrets, which may be unreadable.
@@ -252,6 +253,8 @@ def record_failing_since(connection: Connection, webhook_id: str, since_ms: int 
     found = connection.execute(query.with_for_update()).first()
     if found is None:
         return
+    if since_ms is not None and found.failing_since_ms is not None:
+        since_ms = min(since_ms, found.failing_since_ms)
     connection.execute(update(webhooks).where(is_webhook).values(failing_since_ms=since_ms))
     if since_ms is None:
         report_recovered(connection, found.account_id, webhook_id, found.failing_since_ms)

@@ -84,6 +84,17 @@ def test_a_process_that_reports_an_outage_again_adds_no_notice(
     assert types(store) == ["webhook.recovered"]
 
 
+def test_a_process_that_sees_an_outage_later_keeps_its_start(
+    store: Store, webhook: Webhook
+) -> None:
+    since_ms = now_ms() - OUTAGE_MS
+    for each_ms in (since_ms, now_ms()):
+        store.record_failing_since(webhook.id, each_ms)
+        assert store.webhook(webhook.id).failing_since_ms == since_ms
+    store.record_failing_since(webhook.id, None)
+    assert sorted(types(store)) == ["webhook.failing", "webhook.recovered"]
+
+
 def test_a_short_outage_is_not_reported(store: Store, webhook: Webhook) -> None:
     since_ms = now_ms()
     store.record_failing_since(webhook.id, since_ms)
