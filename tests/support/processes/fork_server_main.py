@@ -6,6 +6,7 @@ standard streams and a pipe that receives its id, and later its exit code. The p
 the other side closes the socket.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -15,6 +16,7 @@ import runpy
 import selectors
 import socket
 import sys
+import threading
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -135,8 +137,29 @@ def become(request: Request) -> None:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
-if __name__ == "__main__":
+def exit_at_once(code: int) -> None:
+    """End as the interpreter does, but free no module: that would copy all memory of the parent."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
+def main() -> None:
+    """Serve, and in each child be what was asked for."""
     load()
     request = Starter(socket.socket(fileno=int(sys.argv[1]))).serve()
-    if request is not None:
+    if request is None:
+        return
+    try:
         become(request)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        exit_at_once(end.code or 0)
+    exit_at_once(0)
+
+
+if __name__ == "__main__":
+    main()
