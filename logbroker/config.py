@@ -144,6 +144,7 @@ class BrokerConfig:
     num_partitions: int = 1
     partitions_max: int = 10_000
     connections_max: int = 4_096
+    connections_per_ip_max: int = 2**31 - 1
     request_bytes_max: int = 100 * 2**20
     request_memory_bytes_max: int = 256 * 2**20
     requests_in_flight_max: int = 1_024
@@ -242,6 +243,7 @@ _BROKER_RANGES: Final = (
     ("num_partitions", 1, 10_000),
     ("partitions_max", 1, 1_000_000),
     ("connections_max", 1, 1_000_000),
+    ("connections_per_ip_max", 1, 2**31 - 1),
     ("request_bytes_max", 1_024, 2**31 - 1),
     ("request_memory_bytes_max", 1_024, 2**63 - 1),
     ("requests_in_flight_max", 1, 1_000_000),

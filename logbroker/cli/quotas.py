@@ -1,7 +1,8 @@
-"""`logbroker quotas`: set, list and remove the quotas of users and client ids."""
+"""`logbroker quotas`: set, list and remove the quotas of users, client ids and IP addresses."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,39 +25,70 @@ if TYPE_CHECKING:
 DEFAULT_SHOWN: Final = "<default>"
 """The default entity, as Kafka's tools print it."""
 
-_HEADINGS: Final = ("USER", "CLIENT-ID", "QUOTA", "VALUE")
+_HEADINGS: Final = ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE")
 
 _HELP: Final = {
     QuotaKey.PRODUCER_BYTE_RATE: "Bytes of Produce requests per second.",
     QuotaKey.CONSUMER_BYTE_RATE: "Bytes of Fetch responses per second.",
     QuotaKey.REQUEST_PERCENTAGE: "Time of requests, in percent of one thread.",
     QuotaKey.CONTROLLER_MUTATION_RATE: "Partitions created and deleted per second.",
+    QuotaKey.CONNECTION_CREATION_RATE: "Connections that an IP address opens per second.",
 }
 
 
 @click.group()
 def quotas() -> None:
-    """Set, list and remove the quotas of users and client ids of a running cluster."""
+    """Set, list and remove the quotas of users, client ids and IP addresses."""
+
+
+_PARTS: Final = {
+    "user": "A user, without `User:`.",
+    "client_id": "A client id.",
+    "ip": "An IP address.",
+}
+"""The parts of an entity, in the order of `QuotaEntity`."""
 
 
 def _entity_options(command: Callable[..., None]) -> Callable[..., None]:
-    options = (
-        click.option("--user", help="A user, without `User:`."),
-        click.option("--default-user", is_flag=True, help="Users without a quota of their own."),
-        click.option("--client-id", help="A client id."),
-        click.option(
-            "--default-client-id", is_flag=True, help="Client ids without a quota of their own."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    """Add the options of an entity; the command gets them as `entity`."""
+
+    @wraps(command)
+    def with_entity(**arguments: Any) -> None:
+        names = [_part(each, arguments) for each in _PARTS]
+        if names == [None] * len(_PARTS):
+            options = ", ".join(f"{_option(each)}, {_option('default_' + each)}" for each in _PARTS)
+            raise click.UsageError(f"whose quotas? give one of {options}")
+        command(entity=QuotaEntity(*names), **arguments)
+
+    for name, text in reversed(_PARTS.items()):
+        default = click.option(
+            _option(f"default_{name}"),
+            is_flag=True,
+            help="Those without a quota of their own.",
+        )
+        with_entity = click.option(_option(name), help=text)(default(with_entity))
+    return with_entity
+
+
+def _part(name: str, arguments: dict[str, Any]) -> str | None:
+    """Take the two options of a part from the arguments; returns the part."""
+    value: str | None = arguments.pop(name)
+    is_default: bool = arguments.pop(f"default_{name}")
+    if value is not None and is_default:
+        raise click.UsageError("a name and its default exclude each other")
+    if value == "":
+        raise click.UsageError(f"{_option(name)} is empty; allowed: 1 character or more")
+    return DEFAULT if is_default else value
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _value_options(command: Callable[..., None]) -> Callable[..., None]:
     for key in reversed(QuotaKey):
-        name = "--" + key.replace("_", "-")
-        command = click.option(name, key, type=float, metavar="NUMBER", help=_HELP[key])(command)
+        option = click.option(_option(key), key, type=float, metavar="NUMBER", help=_HELP[key])
+        command = option(command)
     return command
 
 
@@ -64,16 +96,8 @@ def _value_options(command: Callable[..., None]) -> Callable[..., None]:
 @_entity_options
 @_value_options
 @cluster_options
-def set_quotas(
-    user: str | None,
-    default_user: bool,
-    client_id: str | None,
-    default_client_id: bool,
-    bootstrap_servers: str,
-    **values: float | None,
-) -> None:
-    """Set quotas of a user, a client id, or both; the other quotas stay."""
-    entity = _entity(user, client_id, default_user=default_user, default_client=default_client_id)
+def set_quotas(entity: QuotaEntity, bootstrap_servers: str, **values: float | None) -> None:
+    """Set quotas of a user, a client id, or both, or of an address; the other quotas stay."""
     changes = {key: value for key, value in values.items() if value is not None}
     if not changes:
         raise click.UsageError(f"no quota is given; allowed: {_option_names()}")
@@ -85,7 +109,7 @@ def set_quotas(
 @json_option
 @cluster_options
 def list_quotas(as_json: bool, bootstrap_servers: str) -> None:
-    """Print the quotas of every user and client id."""
+    """Print the quotas of every user, client id and address."""
     from logbroker.client.raw.quotas import describe_quotas
 
     with _cluster(bootstrap_servers) as cluster:
@@ -112,16 +136,8 @@ def list_quotas(as_json: bool, bootstrap_servers: str) -> None:
     help="A quota to remove; repeatable. Default: all.",
 )
 @cluster_options
-def remove(
-    user: str | None,
-    default_user: bool,
-    client_id: str | None,
-    default_client_id: bool,
-    keys: tuple[str, ...],
-    bootstrap_servers: str,
-) -> None:
-    """Remove quotas of a user, a client id, or both; missing ones are no error."""
-    entity = _entity(user, client_id, default_user=default_user, default_client=default_client_id)
+def remove(entity: QuotaEntity, keys: tuple[str, ...], bootstrap_servers: str) -> None:
+    """Remove quotas of a user, a client id, or both, or of an address, if it has them."""
     _alter(bootstrap_servers, entity, dict.fromkeys(keys or map(str, QuotaKey)))
     click.echo(f"removed the quotas of {_shown(entity)}", err=True)
 
@@ -145,25 +161,8 @@ def _cluster(bootstrap_servers: str) -> Iterator["RawCluster"]:
             yield cluster
 
 
-def _entity(
-    user: str | None, client_id: str | None, *, default_user: bool, default_client: bool
-) -> QuotaEntity:
-    if (user is not None and default_user) or (client_id is not None and default_client):
-        raise click.UsageError("a name and its default exclude each other")
-    if "" in (user, client_id):
-        raise click.UsageError("a user or client id is empty; allowed: 1 character or more")
-    entity = QuotaEntity(
-        DEFAULT if default_user else user, DEFAULT if default_client else client_id
-    )
-    if entity == QuotaEntity(None, None):
-        raise click.UsageError(
-            "whose quotas? give --user, --default-user, --client-id or --default-client-id"
-        )
-    return entity
-
-
 def _option_names() -> str:
-    return ", ".join("--" + key.replace("_", "-") for key in QuotaKey)
+    return ", ".join(map(_option, QuotaKey))
 
 
 def _name(name: str | None) -> str | None:
@@ -171,10 +170,10 @@ def _name(name: str | None) -> str | None:
 
 
 def _shown(entity: QuotaEntity) -> str:
-    parts = zip(("user", "client id"), map(_name, entity), strict=True)
+    parts = zip(("user", "client id", "ip"), map(_name, entity), strict=True)
     return " and ".join(f"{kind} {name}" for kind, name in parts if name is not None)
 
 
 def _json(described: "DescribedQuotas") -> dict[str, Any]:
-    user, client_id = map(_name, described.entity)
-    return {"user": user, "client_id": client_id, "quotas": described.values}
+    parts = zip(_PARTS, map(_name, described.entity), strict=True)
+    return {**dict(parts), "quotas": described.values}

@@ -41,6 +41,7 @@ _NUMBERS = {
     "num_partitions": "Partitions of a topic that is created without a number.",
     "partitions_max": "Maximum number of partitions of this broker.",
     "connections_max": "Maximum number of connections; further ones are closed.",
+    "connections_per_ip_max": "Maximum number of connections from one IP address.",
     "request_bytes_max": "Maximum size of a request; a larger one closes its connection.",
     "request_memory_bytes_max": "Memory of all requests that are being received.",
     "requests_in_flight_max": "Unanswered requests at which a connection is no longer read.",

@@ -1,8 +1,9 @@
-"""The quotas of users and client ids; immutable.
+"""The quotas of users, client ids and IP addresses; immutable.
 
-Source: KIP-13, KIP-55 (precedence), KIP-257, KIP-546, KIP-599.
+Source: KIP-13, KIP-55 (precedence), KIP-257, KIP-546, KIP-599, KIP-612 (addresses).
 """
 
+import ipaddress
 import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -12,13 +13,14 @@ from typing import Final, NamedTuple
 from logbroker.errors import InvalidRequest
 
 DEFAULT: Final = ""
-"""The name of the entity for users, or client ids, without a quota of their own."""
+"""The name of the entity for users, client ids or addresses without a quota of their own."""
 
 NAME_CHARS_MAX: Final = 1_024
 
 ENTITIES_MAX: Final = 2_000
 """The entities of a cluster with quotas; each change writes all of them."""
 
+INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 
@@ -33,17 +35,27 @@ class QuotaKey(StrEnum):
     """The time of one thread, in percent, that requests may take."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
     """Partitions created and deleted per second."""
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+    """Connections that an IP address opens per second; the other quotas are not for addresses."""
 
 
-INTEGRAL: Final = frozenset({QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE})
-"""Quotas whose values have no fraction."""
+WHOLE_MAX: Final = {
+    QuotaKey.PRODUCER_BYTE_RATE: INT64_MAX,
+    QuotaKey.CONSUMER_BYTE_RATE: INT64_MAX,
+    QuotaKey.CONNECTION_CREATION_RATE: INT32_MAX,
+}
+"""Quotas whose values have no fraction, and the largest value."""
 
 
 class QuotaEntity(NamedTuple):
-    """A user, a client id, or both; None is absent, and `DEFAULT` stands for the others."""
+    """A user, a client id, or both; or an IP address.
+
+    None is absent, and `DEFAULT` stands for the others.
+    """
 
     user: str | None
     client_id: str | None
+    ip: str | None = None
 
 
 class QuotaLimit(NamedTuple):
@@ -117,19 +129,29 @@ class Quotas:
                 return QuotaLimit(value, *sharing)
         return None
 
+    def find_connection_rate(self, ip: str) -> float | None:
+        """Return how many connections an address may open per second, if that is limited."""
+        for name in (ip, DEFAULT):
+            values = self.values(QuotaEntity(None, None, name))
+            if values:
+                return values[QuotaKey.CONNECTION_CREATION_RATE]
+        return None
+
 
 NO_QUOTAS: Final = Quotas()
 
 
 def check_entity(entity: QuotaEntity) -> None:
-    """Reject an entity without any part, or with a name that is too long.
+    """Reject an entity without any part, or with parts that do not go together or are too long.
 
     Raises:
         InvalidRequest: the entity is not allowed.
     """
     names = [name for name in entity if name is not None]
     if not names:
-        raise InvalidRequest("the entity is empty; allowed: user, client-id or both")
+        raise InvalidRequest("the entity is empty; allowed: user, client-id or both; or ip")
+    if entity.ip is not None and len(names) > 1:
+        raise InvalidRequest("the entity has an ip and other parts; allowed: ip alone")
     for name in names:
         if len(name) > NAME_CHARS_MAX:
             raise InvalidRequest(
@@ -137,16 +159,34 @@ def check_entity(entity: QuotaEntity) -> None:
             )
 
 
-def check_value(key: QuotaKey, value: float) -> None:
-    """Reject a value that is no limit.
+def check_quota(entity: QuotaEntity, key: QuotaKey, value: float) -> None:
+    """Reject a quota that the entity cannot have, or a value that is no limit.
 
     Raises:
-        InvalidRequest: the value is not allowed.
+        InvalidRequest: the quota or its value is not allowed.
     """
+    if (entity.ip is not None) != (key is QuotaKey.CONNECTION_CREATION_RATE):
+        raise InvalidRequest(
+            f"{key} is not a quota of this entity; allowed: {QuotaKey.CONNECTION_CREATION_RATE} of "
+            "an ip, the others of users and client ids"
+        )
     if not (math.isfinite(value) and value > 0):
         raise InvalidRequest(f"{key} is {value}; allowed: more than 0")
-    if key in INTEGRAL and (value > INT64_MAX or value != round(value)):
-        raise InvalidRequest(f"{key} is {value}; allowed: a whole number up to {INT64_MAX}")
+    largest = WHOLE_MAX.get(key)
+    if largest is not None and (value > largest or value != round(value)):
+        raise InvalidRequest(f"{key} is {value}; allowed: a whole number up to {largest}")
+
+
+def parse_ip(text: str) -> str:
+    """Return an IP address as connections have it.
+
+    Raises:
+        InvalidRequest: the text is not an address; names of hosts are not resolved.
+    """
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise InvalidRequest(f"the ip is {text!r}; allowed: an IPv4 or IPv6 address") from None
 
 
 def parse_key(name: str) -> QuotaKey:
@@ -162,6 +202,7 @@ def parse_key(name: str) -> QuotaKey:
         raise InvalidRequest(f"unknown quota {name!r}; allowed: {allowed}") from None
 
 
-def _order(entity: QuotaEntity) -> tuple[bool, str, bool, str]:
-    user, client_id = entity
-    return user is None, user or "", client_id is not None, client_id or ""
+def _order(entity: QuotaEntity) -> tuple[bool | str, ...]:
+    user, client_id, ip = entity
+    of_client = user is None, user or "", client_id is not None, client_id or ""
+    return ip is not None, ip or "", *of_client

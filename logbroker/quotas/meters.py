@@ -12,10 +12,14 @@ from logbroker.quotas.rates import FULL_SAMPLES_MIN, SAMPLE_S, Rate, TokenBucket
 REQUEST_THROTTLE_S_MAX: Final = SAMPLE_S
 """The longest throttle time of `request_percentage`, as in Kafka."""
 
+CONNECTION_THROTTLE_S_MAX: Final = SAMPLE_S
+"""After this time a refused connection is closed, as in Kafka."""
+
 THROTTLE_MS_MAX: Final = 2**31 - 1
 
 METERS_MAX: Final = 10_000
-"""Clients may send any client id; above this number, idle and then the oldest meters go."""
+"""Clients may send any client id, or have many addresses; above this number, idle and then the
+oldest meters go."""
 
 
 def milliseconds(throttle_s: float) -> int:
@@ -25,13 +29,13 @@ def milliseconds(throttle_s: float) -> int:
 
 @dataclass(slots=True)
 class ThrottleCounts:
-    """The throttled requests, and the sum of their throttle times, of each quota."""
+    """The throttled requests or connections, and the sum of their throttle times, of each quota."""
 
     requests: dict[QuotaKey, int] = field(default_factory=lambda: dict.fromkeys(QuotaKey, 0))
     seconds: dict[QuotaKey, float] = field(default_factory=lambda: dict.fromkeys(QuotaKey, 0.0))
 
     def add(self, key: QuotaKey, throttle_s: float) -> float:
-        """Count a request if it is throttled; returns its throttle time."""
+        """Count a request or connection if it is throttled; returns its throttle time."""
         if throttle_s > 0:
             self.requests[key] += 1
             self.seconds[key] += throttle_s
@@ -170,6 +174,8 @@ class QuotaMeters:
         # By the user and client id that share a meter; None is any.
         self._rates: dict[tuple[QuotaKey, str | None, str | None], RateMeter] = {}
         self._buckets: dict[tuple[str | None, str | None], MutationMeter] = {}
+        self._connections: dict[str, RateMeter] = {}
+        """By address."""
 
     def use(self, quotas: Quotas) -> bool:
         """Enforce these quotas from now on; returns whether they differ from those before.
@@ -184,6 +190,7 @@ class QuotaMeters:
         if not quotas:
             self._rates.clear()
             self._buckets.clear()
+            self._connections.clear()
         return True
 
     def find(self, user: str, client_id: str, now_s: float) -> ClientMeters | None:
@@ -197,6 +204,23 @@ class QuotaMeters:
             self._drop_unused(now_s)
         found = self._clients[client] = self._resolve(user, client_id, now_s)
         return found
+
+    def admit_connection(self, ip: str, now_s: float) -> float:
+        """Count a new connection; returns 0, or after what time it is to be closed unserved.
+
+        One that is not admitted does not count (KIP-612).
+        """
+        limit = self._quotas.find_connection_rate(ip) if self.is_active else None
+        if limit is None:
+            return 0.0
+        if len(self._connections) >= METERS_MAX and ip not in self._connections:
+            self._connections = _kept(self._connections, now_s)
+        meter = self._connections.setdefault(ip, RateMeter(limit))
+        meter.limit = limit
+        throttle_s = min(meter.record(1, now_s), CONNECTION_THROTTLE_S_MAX)
+        if throttle_s > 0:
+            meter.rate.record(-1, now_s)
+        return self.counts.add(QuotaKey.CONNECTION_CREATION_RATE, throttle_s)
 
     def _resolve(self, user: str, client_id: str, now_s: float) -> ClientMeters | None:
         produce = self._rate(QuotaKey.PRODUCER_BYTE_RATE, user, client_id)

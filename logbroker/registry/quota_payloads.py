@@ -2,7 +2,8 @@
 
 {"version": 1, "quotas": [{"user": "alice", "clientId": null, "values": {"producer_byte_rate": 1}}]}
 
-A missing part of an entity is absent from its object; null is the default entity.
+A missing part of an entity (`user`, `clientId`, `ip`) is absent from its object; null is the
+default entity.
 """
 
 import json
@@ -14,13 +15,13 @@ from logbroker.quotas.entities import (
     QuotaEntity,
     Quotas,
     check_entity,
-    check_value,
+    check_quota,
     parse_key,
 )
 
 VERSION: Final = 1
 
-_FIELDS: Final = ("user", "clientId")
+_FIELDS: Final = ("user", "clientId", "ip")
 
 
 def format_quotas(quotas: Quotas) -> bytes:
@@ -41,7 +42,8 @@ def parse_quotas(content: bytes) -> Quotas:
         document = json.loads(content)
         if document["version"] != VERSION:
             raise ValueError(f"unsupported version {document['version']!r}; allowed: {VERSION}")
-        return Quotas({_entity(each): _values(each) for each in document["quotas"]})
+        entities = ((_entity(each), each) for each in document["quotas"])
+        return Quotas({entity: _values(entity, each) for entity, each in entities})
     except (KeyError, TypeError, AttributeError, InvalidRequest) as error:
         raise ValueError(f"a field is missing or invalid: {error}") from None
 
@@ -63,8 +65,8 @@ def _entity(fields: dict[str, Any]) -> QuotaEntity:
     return entity
 
 
-def _values(fields: dict[str, Any]) -> dict[Any, float]:
+def _values(entity: QuotaEntity, fields: dict[str, Any]) -> dict[Any, float]:
     values = {parse_key(name): float(value) for name, value in fields["values"].items()}
     for key, value in values.items():
-        check_value(key, value)
+        check_quota(entity, key, value)
     return values

@@ -178,7 +178,11 @@ class Broker:
         self._membership.add_listener(self._coordinator.apply_view)
         self._dispatcher = self._build_dispatcher()
         self._listener.start(
-            self._dispatcher, self._read_pool, self._counters, lambda: partitions.view.users
+            self._dispatcher,
+            self._read_pool,
+            self._counters,
+            lambda: partitions.view.users,
+            self._meters,
         )
         self._cleaner = LogCleaner(config, loop, files, partitions, self._logs, self._counters)
         self._housekeeping = Housekeeping(

@@ -3,12 +3,14 @@
 import errno
 import logging
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from logbroker.config import BrokerConfig
 from logbroker.errors import ConfigurationError
 from logbroker.listeners import ListenerAddress, ListenerConfig, SecurityProtocol
+from logbroker.quotas.meters import QuotaMeters
 from logbroker.security.tls import TlsContexts, TlsFiles
 from logbroker.security.users import Users
 from logbroker.server.connection import (
@@ -16,6 +18,7 @@ from logbroker.server.connection import (
     ConnectionOrigin,
     Dispatcher,
     RequestLimits,
+    host_of,
 )
 from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
@@ -31,6 +34,9 @@ ACCEPTS_PER_TURN: Final = 64
 """At most this many new connections per turn, so that open ones are served."""
 
 ACCEPT_PAUSE_S: Final = 1.0
+
+THROTTLED_MAX: Final = 1_000
+"""Connections over a quota that wait for being closed; further ones are closed at once."""
 
 AUTHENTICATION_THREADS: Final = 2
 """Threads for handshakes of TLS and for passwords."""
@@ -81,6 +87,9 @@ class Listener:
         )
         self._loop = loop
         self._connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        """The number of open connections by the address of the client."""
+        self._throttled: set[socket.socket] = set()
         self._pool: WorkerPool | None = None
         self._tls: TlsServer | None = None
         self._sasl: SaslServer | None = None
@@ -124,8 +133,10 @@ class Listener:
         read_pool: WorkerPool,
         counters: Counters,
         users: Callable[[], Users],
+        meters: QuotaMeters,
     ) -> None:
         """Listen; `dispatcher` handles the received requests, `users` may authenticate."""
+        self._meters = meters
         self._dispatcher = dispatcher
         self._read_pool = read_pool
         self._counters = counters
@@ -165,6 +176,8 @@ class Listener:
             bound.sock.close()
         for connection in list(self._connections):
             connection.close()
+        for sock in list(self._throttled):
+            self._close_throttled(sock)
         if self._pool is not None:
             self._pool.close()
 
@@ -184,6 +197,10 @@ class Listener:
                 self._pause(bound)
                 return
             origin = ConnectionOrigin(f"{address[0]}:{address[1]}", bound.config.name)
+            throttle_s = self._meters.admit_connection(host_of(origin.peer), self._loop.now_s)
+            if throttle_s > 0:
+                self._throttle(sock, throttle_s)
+                continue
             try:
                 self._open(sock, origin, bound.config.protocol)
             except OSError as error:
@@ -198,12 +215,14 @@ class Listener:
     def _open(
         self, sock: socket.socket, origin: ConnectionOrigin, protocol: SecurityProtocol
     ) -> None:
-        if len(self._connections) >= self._config.connections_max:
+        config, of_host = self._config, self._by_host[host_of(origin.peer)]
+        if len(self) >= config.connections_max or of_host >= config.connections_per_ip_max:
             self._counters.connections_rejected += 1
             log.warning(
-                "rejected peer=%s reason=connection limit reached connections=%d",
+                "rejected peer=%s reason=connection limit reached connections=%d of_this_ip=%d",
                 origin.peer,
-                len(self._connections),
+                len(self),
+                of_host,
             )
             sock.close()
             return
@@ -219,7 +238,7 @@ class Listener:
             self._dispatcher,
             self._counters,
             self._limits,
-            self._connections.discard,
+            self._remove,
         )
         if isinstance(connection, TlsConnection):
             assert self._tls is not None, "listeners with TLS have contexts"
@@ -228,6 +247,25 @@ class Listener:
             assert self._sasl is not None, "listeners with SASL have a server for it"
             connection.gate = SaslGate(connection, self._sasl)
         self._connections.add(connection)
+        self._by_host[connection.client_host] += 1
+
+    def _remove(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._by_host[connection.client_host] -= 1
+        if not self._by_host[connection.client_host]:
+            del self._by_host[connection.client_host]
+
+    def _throttle(self, sock: socket.socket, throttle_s: float) -> None:
+        """Close a connection after a time, so that its client does not connect again at once."""
+        if len(self._throttled) >= THROTTLED_MAX:
+            sock.close()
+            return
+        self._throttled.add(sock)
+        self._loop.call_at(self._loop.now_s + throttle_s, lambda: self._close_throttled(sock))
+
+    def _close_throttled(self, sock: socket.socket) -> None:
+        self._throttled.discard(sock)
+        sock.close()
 
 
 def _tls_contexts(config: BrokerConfig) -> TlsContexts | None:

@@ -239,8 +239,9 @@ def test_requests_above_the_in_flight_limit_wait(tmp_path: Path) -> None:
             ]
 
 
-def test_one_connection_above_the_limit_is_closed_at_once(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "log", "--connections-max", "3") as broker:
+@pytest.mark.parametrize("limit", ["--connections-max", "--connections-per-ip-max"])
+def test_one_connection_above_the_limit_is_closed_at_once(tmp_path: Path, limit: str) -> None:
+    with BrokerProcess(tmp_path / "log", limit, "3") as broker:
         address = broker.serve().bootstrap_servers
         open_ones = [RawConnection(address) for _ in range(3)]
         assert all(works(connection) for connection in open_ones)

@@ -46,6 +46,9 @@ def test_kafka_configs_changes_and_prints_quotas(tmp_path: Path) -> None:
         tool.run(*alter, *user, "--add-config", rates)
         clients = ("--entity-type", "clients", "--entity-default")
         tool.run(*alter, *clients, "--add-config", "request_percentage=12.5")
+        address = ("--entity-type", "ips", "--entity-name", "127.0.0.2")
+        tool.run(*alter, *address, "--add-config", "connection_creation_rate=20")
+        assert "connection_creation_rate=20" in tool.run("--describe", *address)
         tool.run(*alter, *user, *clients, "--add-config", "producer_byte_rate=512")
         shown = tool.run("--describe", *user)
         assert all(each in shown for each in rates.split(","))
@@ -58,4 +61,5 @@ def test_kafka_configs_changes_and_prints_quotas(tmp_path: Path) -> None:
             ),
             ({"user": "alice", "client-id": None}, {"producer_byte_rate": 512.0}),
             ({"client-id": None}, {"request_percentage": 12.5}),
+            ({"ip": "127.0.0.2"}, {"connection_creation_rate": 20.0}),
         ]

@@ -18,7 +18,7 @@ from logbroker.client.raw.retries import retry
 from logbroker.quotas.entities import DEFAULT, QuotaEntity
 from logbroker.wire.error_codes import INVALID_REQUEST, NONE
 
-ENTITY_TYPES: Final = ("user", "client-id")
+ENTITY_TYPES: Final = ("user", "client-id", "ip")
 """The parts of an entity, in the order of `QuotaEntity`."""
 
 _Entry: Final = AlterClientQuotasRequest.EntryData
@@ -32,7 +32,7 @@ class DescribedQuotas(NamedTuple):
 
 
 def describe_quotas(cluster: RawCluster) -> list[DescribedQuotas]:
-    """Return every user and client id with quotas; those of addresses are left out.
+    """Return every user, client id and address with quotas.
 
     Raises:
         NotAuthorized: the user may not describe the cluster's configuration, or is rejected.

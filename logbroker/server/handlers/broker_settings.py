@@ -51,6 +51,7 @@ _FIELDS: Final = (
     ("auto.create.topics.enable", "auto_create_topics", SettingType.BOOLEAN),
     ("num.partitions", "num_partitions", SettingType.INT),
     ("max.connections", "connections_max", SettingType.INT),
+    ("max.connections.per.ip", "connections_per_ip_max", SettingType.INT),
     ("socket.request.max.bytes", "request_bytes_max", SettingType.INT),
     (
         "group.initial.rebalance.delay.ms",

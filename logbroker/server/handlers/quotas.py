@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas: the quotas of users and client ids (KIP-546)."""
+"""DescribeClientQuotas and AlterClientQuotas: quotas of clients and addresses (KIP-546)."""
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -18,7 +18,8 @@ from logbroker.quotas.entities import (
     QuotaKey,
     Quotas,
     check_entity,
-    check_value,
+    check_quota,
+    parse_ip,
     parse_key,
 )
 from logbroker.registry.registry import Registry
@@ -27,10 +28,12 @@ from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
 from logbroker.wire.error_codes import code_and_message
 
+IP: Final = "ip"
+
 _Described = DescribeClientQuotasResponse.EntryData
 _Altered = AlterClientQuotasResponse.EntryData
 
-ENTITY_TYPES: Final = ("user", "client-id")
+ENTITY_TYPES: Final = ("user", "client-id", IP)
 """The parts of an entity, in the order of `QuotaEntity`."""
 
 CHANGES_MAX: Final = 1_000
@@ -181,7 +184,7 @@ def _matched_name(component: Any) -> str | None:
     if component.match_type == MatchType.EXACT:
         if not name:
             raise InvalidRequest(f"the filter has no name of type {component.entity_type}")
-        return name
+        return parse_ip(name) if component.entity_type == IP else name
     if component.match_type not in tuple(MatchType):
         allowed = ", ".join(str(int(each)) for each in MatchType)
         raise InvalidRequest(f"match type is {component.match_type}; allowed: {allowed}")
@@ -194,7 +197,8 @@ def _parse(entry: Any, entries: int) -> tuple[QuotaEntity, Change] | RequestRefu
     try:
         if entries > CHANGES_MAX:
             raise InvalidRequest(f"{entries} entities; allowed: up to {CHANGES_MAX}")
-        return _parse_entity(entry.entity), _parse_change(entry.ops)
+        entity = _parse_entity(entry.entity)
+        return entity, _parse_change(entity, entry.ops)
     except RequestRefused as refusal:
         return refusal
 
@@ -207,18 +211,19 @@ def _parse_entity(parts: Sequence[Any]) -> QuotaEntity:
             raise InvalidRequest(f"the entity has two names of type {kind}")
         if part.entity_name == "":
             raise InvalidRequest(f"the {kind} is empty; allowed: a name, or null for the default")
-        names[kind] = part.entity_name or DEFAULT
+        name = part.entity_name or DEFAULT
+        names[kind] = parse_ip(name) if kind == IP and name else name
     entity = QuotaEntity(*map(names.get, ENTITY_TYPES))
     check_entity(entity)
     return entity
 
 
-def _parse_change(operations: Sequence[Any]) -> Change:
+def _parse_change(entity: QuotaEntity, operations: Sequence[Any]) -> Change:
     change: Change = {}
     for each in operations:
         key = parse_key(each.key)
         if not each.remove:
-            check_value(key, each.value)
+            check_quota(entity, key, each.value)
         change[key] = None if each.remove else each.value
     return change
 
@@ -229,6 +234,6 @@ def _changed(values: Any, change: Change) -> dict[QuotaKey, float]:
 
 def _check_type(kind: str) -> str:
     if kind not in ENTITY_TYPES:
-        allowed = " and ".join(ENTITY_TYPES)
+        allowed = ", ".join(ENTITY_TYPES)
         raise InvalidRequest(f"unsupported entity type {kind!r}; allowed: {allowed}")
     return kind

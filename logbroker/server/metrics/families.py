@@ -77,10 +77,10 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "counter", "Connections closed because TLS or SASL authentication failed."
     ),
     "connections_muted": Family("gauge", "Connections whose requests wait because of a quota."),
-    "throttled_requests_total": Family("counter", "Requests over a quota.", ("quota",)),
-    "throttle_seconds_total": Family(
-        "counter", "Throttle times of these requests, in sum.", ("quota",)
+    "throttled_requests_total": Family(
+        "counter", "Requests, or connections, over a quota.", ("quota",)
     ),
+    "throttle_seconds_total": Family("counter", "Throttle times of these, in sum.", ("quota",)),
     "groups": Family("gauge", "Consumer groups of this coordinator.", ("state",)),
     "group_members": Family("gauge", "Members of these groups."),
     "group_rebalances_total": Family("counter", "New generations of consumer groups."),

@@ -32,18 +32,23 @@ def test_quotas_are_set_listed_and_removed(broker: QuotaBroker) -> None:
     assert done.stderr == "set 2 quotas of user alice and client id <default>\n"
     done = run(broker, "set", "--client-id", "app", "--controller-mutation-rate", "0.5")
     assert done.exit_code == 0
+    done = run(broker, "set", "--ip", "192.0.2.7", "--connection-creation-rate", "20")
+    assert done.stderr == "set 1 quotas of ip 192.0.2.7\n"
     assert run(broker, "list").stdout.splitlines() == [
-        "USER   CLIENT-ID  QUOTA                     VALUE",
-        "alice  <default>  producer_byte_rate        1048576",
-        "alice  <default>  request_percentage        12.5",
-        "-      app        controller_mutation_rate  0.5",
+        "USER   CLIENT-ID  IP         QUOTA                     VALUE",
+        "alice  <default>  -          producer_byte_rate        1048576",
+        "alice  <default>  -          request_percentage        12.5",
+        "-      app        -          controller_mutation_rate  0.5",
+        "-      -          192.0.2.7  connection_creation_rate  20",
     ]
     assert json.loads(run(broker, "list", "--json").stdout)[1] == {
         "user": None,
         "client_id": "app",
+        "ip": None,
         "quotas": {"controller_mutation_rate": 0.5},
     }
     assert run(broker, "remove", "--client-id", "app").exit_code == 0
+    assert run(broker, "remove", "--ip", "192.0.2.7").exit_code == 0
     alice = ("--user", "alice", "--default-client-id")
     assert run(broker, "remove", *alice, "--quota", "request_percentage").exit_code == 0
     assert described(describe_quotas(broker.admin)) == [

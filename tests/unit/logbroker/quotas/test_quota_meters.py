@@ -8,6 +8,7 @@ from logbroker.quotas.meters import THROTTLE_MS_MAX, ClientMeters, QuotaMeters, 
 
 PRODUCE, CONSUME = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE
 REQUEST, MUTATION = QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_MUTATION_RATE
+CONNECT = QuotaKey.CONNECTION_CREATION_RATE
 
 
 def all_meters(entity: QuotaEntity, key: QuotaKey, limit: float) -> QuotaMeters:
@@ -129,6 +130,34 @@ def test_clients_that_change_their_id_do_not_take_memory_for_good(
     last = found.find("alice", "client-99", 0.0)
     assert last is not None
     assert last.record_produce(0, 0.0) == 10
+
+
+def test_connections_over_the_rate_are_refused_and_do_not_count() -> None:
+    found = all_meters(QuotaEntity(None, None, DEFAULT), CONNECT, 2.0)
+    assert [found.admit_connection("192.0.2.7", 0.0) for _ in range(20)] == [0.0] * 20
+    assert [found.admit_connection("192.0.2.7", 0.0) for _ in range(3)] == pytest.approx([0.5] * 3)
+    assert found.admit_connection("192.0.2.8", 0.0) == 0
+    assert found.counts.requests[CONNECT] == 3
+    # The ones of the first second leave the window together.
+    assert found.admit_connection("192.0.2.7", 11.0) == 0
+    assert found.find("alice", "app", 0.0) is None
+
+
+def test_a_refused_connection_stays_for_at_most_a_second() -> None:
+    address = QuotaEntity(None, None, "192.0.2.7")
+    found = all_meters(address, CONNECT, 100.0)
+    for _ in range(1_000):
+        found.admit_connection("192.0.2.7", 0.0)
+    found.use(Quotas({address: {CONNECT: 1.0}}))
+    assert found.admit_connection("192.0.2.7", 0.0) == 1
+
+
+def test_addresses_do_not_take_memory_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "METERS_MAX", 10)
+    found = all_meters(QuotaEntity(None, None, DEFAULT), CONNECT, 1.0)
+    for number in range(100):
+        found.admit_connection(f"192.0.2.{number}", 0.0)
+    assert len(found._connections) <= 10
 
 
 def test_a_throttle_time_fits_the_protocol() -> None:

@@ -1,6 +1,7 @@
 """Client quotas on connections: what is answered at once, and what waits then."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,8 @@ def test_quotas_are_described_by_filters(broker: QuotaBroker) -> None:
         {"client-id": "app"},
         {"client-id": None},
     ]
+    address: Entity = {"ip": "2001:db8::7"}
+    broker.set({"ip": "2001:0DB8::7"}, connection_creation_rate=5)
     for version in (0, 1):
         changes = [
             alteration(each, {"producer_byte_rate": place + 1.0 + version})
@@ -113,7 +116,9 @@ def test_quotas_are_described_by_filters(broker: QuotaBroker) -> None:
     def same(wanted: list[Entity], present: list[Entity]) -> bool:
         return sorted(map(str, wanted)) == sorted(map(str, present))
 
-    assert same(found(), entities)
+    assert same(found(), [*entities, address])
+    assert found(("ip", EXACT, "2001:DB8::7")) == [address]
+    assert found(("ip", ANY, None), strict=True) == [address]
     assert same(found(("user", EXACT, "alice")), entities[:2])
     assert found(("user", EXACT, "alice"), strict=True) == [{"user": "alice"}]
     assert found(("user", DEFAULT, None)) == [{"user": None}]
@@ -146,7 +151,10 @@ def test_a_validated_change_is_not_made(broker: QuotaBroker) -> None:
     [
         ({}, {"producer_byte_rate": 1.0}, "empty"),
         ({"user": ""}, {"producer_byte_rate": 1.0}, "user is empty"),
-        ({"group": "a"}, {"producer_byte_rate": 1.0}, "allowed: user and client-id"),
+        ({"group": "a"}, {"producer_byte_rate": 1.0}, "allowed: user, client-id, ip"),
+        ({"user": "a", "ip": "::1"}, {"producer_byte_rate": 1.0}, "allowed: ip alone"),
+        ({"ip": "::1"}, {"producer_byte_rate": 1.0}, "not a quota of this entity"),
+        ({"ip": "localhost"}, {"connection_creation_rate": 1.0}, "IPv4 or IPv6 address"),
         ({"user": "a"}, {"bytes": 1.0}, "allowed: producer_byte_rate"),
         ({"user": "a"}, {"producer_byte_rate": -1.0}, "more than 0"),
         ({"user": "a"}, {"consumer_byte_rate": 0.5}, "whole number"),
@@ -169,7 +177,8 @@ def test_a_change_that_is_not_allowed_is_refused_and_others_are_made(
     "components",
     [
         [("user", EXACT, "a"), ("user", EXACT, "b")],
-        [("ip", EXACT, "127.0.0.1")],
+        [("group", EXACT, "a")],
+        [("ip", EXACT, "localhost")],
         [("user", EXACT, None)],
         [("user", DEFAULT, "a")],
         [("user", 3, None)],
@@ -279,6 +288,25 @@ def test_requests_that_take_too_much_time_are_throttled(broker: QuotaBroker) -> 
     assert answers[0].throttle_time_ms == 0
     assert 0 < answers[1].throttle_time_ms <= 1_000
     assert answers[0].topics == answers[1].topics
+
+
+# --- connections ---
+
+
+def test_an_address_that_connects_too_often_is_closed_unserved(broker: QuotaBroker) -> None:
+    broker.set({"ip": "127.0.0.1"}, connection_creation_rate=1)
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    with ExitStack() as stack:
+        # A new address begins with a burst of ten seconds.
+        connections = [stack.enter_context(broker.connect()) for _ in range(12)]
+        for each in connections[:10]:
+            assert each.ask(request, MetadataResponse, 9).brokers
+        for each in connections[10:]:
+            each.until_closed()
+    assert broker.throttled("connection_creation_rate") == 2
+    broker.clear()
+    with broker.connect() as connection:
+        assert connection.ask(request, MetadataResponse, 9).brokers
 
 
 # --- partitions ---
