@@ -22,6 +22,7 @@ in `wire.error_codes`)
     │   TransactionalIdAuthorizationFailed
     │                            an administrator adds an ACL
     └── all others               correct the request
+LogbrokerError └── LargeBatch     internal: the caller validates the batch on another thread
 """
 
 from collections.abc import Iterable, Sequence
@@ -71,6 +72,10 @@ class RequestRefused(LogbrokerError):
 
 class CorruptBatch(RequestRefused):
     """A batch is truncated, or its CRC-32C does not match its bytes."""
+
+
+class LargeBatch(LogbrokerError):
+    """Validating the records of a batch takes longer than the event loop may be held."""
 
 
 class InvalidRecord(RequestRefused):

@@ -15,6 +15,7 @@ from logbroker.security.principal import Principal
 from logbroker.server.authorization.access import Access
 from logbroker.server.authorization.cluster_guards import Guards
 from logbroker.server.authorization.view_guards import ViewGuards
+from logbroker.server.connection import Connection
 from logbroker.server.dispatcher import AsyncHandler, Handler, RequestDispatcher, RequestHandlers
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.group_commit import GroupCommit
@@ -154,7 +155,16 @@ class Broker:
         )
         self._access = Access(_authorizer(config))
         self._meters = QuotaMeters()
-        self._produce = ProduceHandler(loop, partitions, self._access, self._commit, self._counters)
+        self._validation_pool = WorkerPool(loop, "validation", 1)
+        self._produce = ProduceHandler(
+            loop,
+            partitions,
+            self._access,
+            self._commit,
+            self._counters,
+            self._validation_pool,
+            self._handle_resumed_request,
+        )
         self._fetch = FetchHandler(loop, partitions, self._access, self._counters)
         files = FileDeletion(loop, self._disk_pool)
         self._leadership = PartitionLeadership(
@@ -328,6 +338,9 @@ class Broker:
     def _handle_failed_flush(self, partition: Partition, failure: StorageFailed) -> None:
         self._dispatcher.touched.update(self._produce.fail_unflushed(partition, failure))
 
+    def _handle_resumed_request(self, connection: Connection) -> None:
+        self._dispatcher.touched.add(connection)
+
     def _handle_closed_partition(self, partition: Partition, reason: RequestRefused) -> None:
         self._commit.remove_partition(partition)
         self._closed_partitions.add(partition)
@@ -343,7 +356,13 @@ class Broker:
         self._registry_thread.close()
         self._membership.leave()
         self._cleaner.close()
-        for pool in (self._flush_pool, self._read_pool, self._disk_pool, self._folder_pool):
+        for pool in (
+            self._flush_pool,
+            self._read_pool,
+            self._validation_pool,
+            self._disk_pool,
+            self._folder_pool,
+        ):
             pool.close()
         self._logs.close()
         self._loop.close()

@@ -147,7 +147,10 @@ class Connection:
         self._is_postponed = True
 
     def hold_frames(self, start: int) -> None:
-        """Handle the frames from `start` on after `release_frames`, not in the next turn."""
+        """Handle the frames from `start` on after `release_frames`, not in the next turn.
+
+        Until then, the bytes before them stay where they are.
+        """
         self.postpone_frames(start)
         self._is_held = True
 
@@ -237,7 +240,7 @@ class Connection:
         """Compact the receive buffer and send complete responses, at the end of a turn."""
         if not self.is_open:
             return
-        if self._has_received:
+        if self._has_received and not self._is_held:
             self._has_received = False
             self.buffer.compact()
             # Frames that are handled later need no memory, but leave some of it free.

@@ -147,7 +147,8 @@ class RequestDispatcher:
             if api_key == PRODUCE_KEY:
                 throttle_s = meters.request_throttle_s(now_s)
                 throttle_s = max(throttle_s, meters.record_produce(end - start, now_s))
-                self._produce.handle(connection, view, start, end)
+                if self._produce.handle(connection, view, start, end):
+                    connection.hold_frames(end + SIZE_BYTES)
                 if throttle_s > 0:
                     api_version = view[start + 2] << 8 | view[start + 3]
                     self._produce.throttle_run(api_version, milliseconds(throttle_s))
@@ -161,7 +162,7 @@ class RequestDispatcher:
                 connection.mute(throttle_s)
             meters.record_request(time.monotonic() - began_s, now_s)
             if connection.is_holding:
-                return
+                break
             if connection.is_muted:
                 connection.postpone_frames(end + SIZE_BYTES)
                 break
@@ -174,7 +175,9 @@ class RequestDispatcher:
         for start, end in frames:
             api_key = view[start] << 8 | view[start + 1]
             if api_key == PRODUCE_KEY:
-                self._produce.handle(connection, view, start, end)
+                if self._produce.handle(connection, view, start, end):
+                    connection.hold_frames(end + SIZE_BYTES)
+                    break
                 continue
             self._produce.end_run()
             if handled == REQUESTS_PER_TURN:

@@ -14,7 +14,7 @@ from logbroker.server.housekeeping import FileDeletion
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition, Partitions
-from logbroker.server.worker_pool import WorkerPool
+from logbroker.server.worker_pool import Pauses, WorkerPool
 from logbroker.storage.cleaner import CleanedLog, CleaningStopped, SegmentCleaner, find_dirty_part
 from logbroker.storage.domain.compaction import DirtyPart
 from logbroker.storage.log_directory import LogDirectory
@@ -24,11 +24,6 @@ log = logging.getLogger("logbroker.cleaner")
 
 ANSWER_CHECK_S: Final = 0.2
 """How often a thread that waits for the loop checks whether the broker shuts down."""
-
-WORK_S: Final = 0.0002
-PAUSE_S: Final = 0.0002
-"""After this much work the cleaner pauses, so that the loop gets the interpreter. Otherwise the
-loop waits a switch interval for each of its system calls: it served a sixth of the requests."""
 
 T = TypeVar("T")
 
@@ -57,7 +52,7 @@ class LogCleaner:
         self._counters = counters
         self._pool = WorkerPool(loop, "cleaner", 1)
         self._is_running = False
-        self._pause_due_s = 0.0
+        self._pauses = Pauses()
         self._stopping = Event()
 
     def start(self) -> None:
@@ -81,12 +76,9 @@ class LogCleaner:
 
     def pause(self) -> None:
         """Let other threads run."""
-        if time.perf_counter() < self._pause_due_s:
-            return
         if self._stopping.is_set():
             raise CleaningStopped("the broker shuts down")
-        time.sleep(PAUSE_S)
-        self._pause_due_s = time.perf_counter() + WORK_S
+        self._pauses.pause()
 
     def on_loop(self, call: Callable[[], T]) -> T:
         """Return the result of a call on the loop's thread."""

@@ -4,18 +4,20 @@ This is the hot path of the broker. A request that matches an earlier one of its
 batch for the same partition) uses a template, which caches the partition and the bytes of the
 response. Other requests take the general path, with the same results.
 
-Runs with `acks=all` wait in a purgatory until the flush of their partitions.
+Runs with `acks=all` wait in a purgatory until the flush of their partitions. A request with a batch
+that takes long to validate is held until another thread has done that, and so are the later ones of
+its connection.
 """
 
 import logging
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final
 
 from logbroker.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
+    LargeBatch,
     RequestRefused,
     RequestTimedOut,
     StorageFailed,
@@ -23,13 +25,20 @@ from logbroker.errors import (
 )
 from logbroker.records.batch import COMPRESSION_MASK, HEADER_BYTES
 from logbroker.records.compression import Codec
+from logbroker.records.validator import TurnAllowance, validate_batch
 from logbroker.server.authorization.access import Access, Client
 from logbroker.server.connection import Connection
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition, Partitions
-from logbroker.server.produce_run import GeneralRequest, ProduceRun, error_outcome
+from logbroker.server.produce_run import (
+    GeneralRequest,
+    ProducePurgatory,
+    ProduceRun,
+    error_outcome,
+)
+from logbroker.server.worker_pool import Pauses, WorkerPool
 from logbroker.wire.apis import ApiKey
 from logbroker.wire.error_codes import code_of
 from logbroker.wire.produce import (
@@ -51,52 +60,12 @@ FIRST_VERSION_WITH_ZSTD: Final = 7
 ATTRIBUTES_LOW_BYTE: Final = 22
 
 
-class ProducePurgatory:
-    """The `acks=all` runs that wait for a flush, of each partition in the order of offsets."""
-
-    def __init__(self) -> None:
-        self._runs: dict[Partition, deque[tuple[int, ProduceRun]]] = {}
-
-    def add(self, partition: Partition, end_offset: int, run: ProduceRun) -> None:
-        """Let `run` wait until the high watermark of `partition` reaches `end_offset`."""
-        run.unflushed.add(partition)
-        self._runs.setdefault(partition, deque()).append((end_offset, run))
-
-    def pop_flushed(self, partition: Partition, high_watermark: int) -> list[ProduceRun]:
-        """Remove and return the runs that wait for no later offset of `partition`."""
-        waiting = self._runs.get(partition)
-        flushed = []
-        while waiting and waiting[0][0] <= high_watermark:
-            flushed.append(waiting.popleft()[1])
-        if not waiting:
-            self._runs.pop(partition, None)
-        return flushed
-
-    def pop_all(self, partition: Partition) -> list[ProduceRun]:
-        """Remove and return all runs that wait for `partition`."""
-        return [run for _, run in self._runs.pop(partition, ())]
-
-    def expired(self, now_s: float) -> Iterator[ProduceRun]:
-        """Yield the incomplete runs whose timeout has passed."""
-        for waiting in self._runs.values():
-            for _, run in waiting:
-                if run.deadline_s <= now_s and not run.is_complete:
-                    yield run
-
-    def remove_complete(self) -> None:
-        """Remove complete and disconnected runs, whose flush may be far away."""
-        for partition, waiting in list(self._runs.items()):
-            kept = deque(
-                (end, run) for end, run in waiting if not run.is_complete and run.connection.is_open
-            )
-            if kept:
-                self._runs[partition] = kept
-            else:
-                del self._runs[partition]
-
-
 class ProduceHandler:
-    """Appends the batches of Produce requests, and completes the requests at the turn's end."""
+    """Appends the batches of Produce requests, and completes the requests at the turn's end.
+
+    Large batches are validated on `validators`, a pool of one thread; then `on_resumed` gets the
+    connection, whose response must be sent at the turn's end.
+    """
 
     def __init__(
         self,
@@ -105,6 +74,8 @@ class ProduceHandler:
         access: Access,
         commit: GroupCommit,
         counters: Counters,
+        validators: WorkerPool,
+        on_resumed: Callable[[Connection], None],
     ) -> None:
         self._loop = loop
         self._access = access
@@ -114,35 +85,47 @@ class ProduceHandler:
         self._seconds = counters.request_seconds[PRODUCE_KEY]
         self._run: ProduceRun | None = None
         self._runs: list[ProduceRun] = []
+        self._allowance = TurnAllowance()
+        self._validators = validators
+        self._pauses = Pauses()
+        self._on_resumed = on_resumed
+        self._held: set[ProduceRun] = set()
+        """Runs of one request each, whose next batch is being validated on another thread."""
         self._staged: dict[Partition, tuple[int, int]] = {}
         """Partitions with staged batches: log end offset and written bytes before them."""
         self._write_failed: set[Partition] = set()
         """Partitions whose last write failed; the failure is logged once."""
         self._purgatory = ProducePurgatory()
 
-    def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
-        """Append the batches of the request at `view[start:end]`; `end_turn` completes it."""
+    def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> bool:
+        """Append the batches of the request at `view[start:end]`; `end_turn` completes it.
+
+        Returns whether it is held, until `release_frames`: the caller must hold the later frames.
+        """
         request = connection.produce_decoder.decode(view, start, end)
         run = self._run
         if run is None or run.connection is not connection or run.acks != request.acks:
             run = self._open_run(connection, request)
         template = request.template
         if template is None:
-            run.entries.append(self._append_all(connection, request, view))
-            return
+            return self._append_all(run, GeneralRequest(request, []), view)
         partition = template.cached_partition
         if partition is None or not partition.is_open:
-            self._append_first(run, template, request, view)
-            return
+            return self._append_first(run, template, request, view)
         if partition not in self._staged:
             self._stage(partition)
         try:
-            base_offset = partition.log.append(view[request.start : request.end], run.now_ms)
+            base_offset = partition.log.append(
+                view[request.start : request.end], run.now_ms, self._allowance
+            )
         except RequestRefused as refusal:
             self._record_write_failure(partition, refusal)
             run.entries.append(self._encode_error(template, request, refusal))
-            return
+            return False
+        except LargeBatch:
+            return self._hold(run, GeneralRequest(request.detach(), []), view)
         run.entries.append((template, request.correlation_id, partition, base_offset))
+        return False
 
     @property
     def partitions_write_failed(self) -> int:
@@ -162,14 +145,16 @@ class ProduceHandler:
     def end_turn(self) -> None:
         """Write each log once, start flushes, and complete the runs that wait for none."""
         runs, self._runs = self._runs, []
-        if not runs:
+        if not runs and not self._staged:
             return
+        self._allowance.refill()
         failed = self._write()
+        if failed:
+            for run in (*runs, *self._held):
+                touched = run.partitions()
+                run.failed.update((each, why) for each, why in failed.items() if each in touched)
         for run in runs:
             self._counters.requests[PRODUCE_KEY] += len(run.entries)
-            if failed:
-                touched = run.partitions()
-                run.failed = {each: why for each, why in failed.items() if each in touched}
             if run.acks == ACKS_ALL:
                 self._await_flush(run)
             elif run.acks == ACKS_NONE:
@@ -229,29 +214,120 @@ class ProduceHandler:
 
     def _append_first(
         self, run: ProduceRun, template: ProduceTemplate, request: ProduceRequest, view: memoryview
-    ) -> None:
+    ) -> bool:
         """Append through the general path and, on success, cache the partition in the template.
 
         Versions without zstd stay on the general path, which checks the codec of every batch.
         """
-        batch = request.batches[0]
-        partition, result = self._append_one(run.connection, request, batch, view)
+        try:
+            partition, result = self._append_one(run.connection, request, request.batches[0], view)
+        except LargeBatch:
+            return self._hold(run, GeneralRequest(request.detach(), []), view)
         if not isinstance(result, int):
             run.entries.append(self._encode_error(template, request, result))
-            return
+            return False
         assert partition is not None
         if request.api_version >= FIRST_VERSION_WITH_ZSTD:
             template.cached_partition = partition
         run.entries.append((template, request.correlation_id, partition, result))
+        return False
 
-    def _append_all(
-        self, connection: Connection, request: ProduceRequest, view: memoryview
-    ) -> GeneralRequest:
-        results = [self._append_one(connection, request, batch, view) for batch in request.batches]
+    def _append_all(self, run: ProduceRun, entry: GeneralRequest, view: memoryview) -> bool:
+        if not self._append_rest(run.connection, entry, view):
+            return self._hold(run, entry, view)
+        run.entries.append(entry)
+        return False
+
+    def _append_rest(
+        self,
+        connection: Connection,
+        entry: GeneralRequest,
+        view: memoryview,
+        validated_ms: int | None = None,
+    ) -> bool:
+        """Append the batches without a result; returns False if the next one is too large.
+
+        `validated_ms` is the result of validating the first of them.
+        """
+        request, results = entry
+        for batch in request.batches[len(results) :]:
+            try:
+                results.append(self._append_one(connection, request, batch, view, validated_ms))
+            except LargeBatch:
+                return False
+            validated_ms = None
         for _, result in results:
             if not isinstance(result, int):
                 self._counters.count_error(PRODUCE_KEY, code_of(result))
-        return GeneralRequest(request, results)
+        return True
+
+    def _hold(self, run: ProduceRun, entry: GeneralRequest, view: memoryview) -> bool:
+        """Complete a request later, since validating its next batch takes long; returns True."""
+        if run.entries:
+            run = self._open_run(run.connection, entry.request)
+        self._runs.remove(run)
+        run.entries.append(entry)
+        self._held.add(run)
+        self._validate(run, entry, view)
+        return True
+
+    def _validate(self, run: ProduceRun, entry: GeneralRequest, view: memoryview) -> None:
+        """Validate the next batch of a held request on another thread, then resume the request."""
+        batch = entry.request.batches[len(entry.results)]
+        records = view[batch.start : batch.end]
+        log = self._partitions.get(batch.topic, batch.partition).log
+        config = log.config
+        timestamp_range = config.timestamp_range(self._loop.now_ms)
+
+        def validate() -> tuple[int | RequestRefused, float]:
+            began_s = time.thread_time()
+            result: int | RequestRefused
+            try:
+                result = validate_batch(
+                    records, timestamp_range, self._pauses.pause, key_required=config.is_compacted
+                )
+            except RequestRefused as refusal:
+                result = refusal
+            return result, time.thread_time() - began_s
+
+        def validated(outcome: tuple[int | RequestRefused, float] | Exception) -> None:
+            connection = run.connection
+            if not connection.is_open:
+                self._held.remove(run)
+                return
+            try:
+                if isinstance(outcome, Exception):
+                    raise outcome
+                result, seconds = outcome
+                if connection.meters is not None:
+                    connection.meters.record_request(seconds, self._loop.now_s)
+                # Changed settings may have other rules.
+                self._resume(run, entry, view, result if log.config is config else None)
+            except Exception as error:
+                self._held.discard(run)
+                connection.fail_request(error)
+
+        self._validators.submit(validate, validated)
+
+    def _resume(
+        self,
+        run: ProduceRun,
+        entry: GeneralRequest,
+        view: memoryview,
+        validated: int | RequestRefused | None,
+    ) -> None:
+        """Continue a held request; None validates the batch again."""
+        if isinstance(validated, RequestRefused):
+            entry.results.append((None, validated))
+            validated = None
+        run.now_ms = self._loop.now_ms
+        if not self._append_rest(run.connection, entry, view, validated):
+            self._validate(run, entry, view)
+            return
+        self._held.remove(run)
+        self._runs.append(run)
+        run.connection.release_frames()
+        self._on_resumed(run.connection)
 
     def _append_one(
         self,
@@ -259,6 +335,7 @@ class ProduceHandler:
         request: ProduceRequest,
         batch: ProduceBatch,
         view: memoryview,
+        validated_ms: int | None = None,
     ) -> tuple[Partition | None, int | RequestRefused]:
         partition = None
         try:
@@ -278,7 +355,9 @@ class ProduceHandler:
             if partition not in self._staged:
                 self._stage(partition)
             records = view[batch.start : batch.end]
-            return partition, partition.log.append(records, self._loop.now_ms)
+            return partition, partition.log.append(
+                records, self._loop.now_ms, self._allowance, validated_ms
+            )
         except RequestRefused as refusal:
             if partition is not None:
                 self._record_write_failure(partition, refusal)

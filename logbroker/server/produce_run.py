@@ -1,5 +1,6 @@
-"""Runs of consecutive Produce requests that share one response buffer."""
+"""Runs of consecutive Produce requests with one response buffer, and their wait for flushes."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
 
@@ -165,6 +166,50 @@ class ProduceRun:
         if partition in self.failed:
             return error_outcome(self.failed[partition])
         return ProduceOutcome(0, result, *self._time_and_start(partition))
+
+
+class ProducePurgatory:
+    """The `acks=all` runs that wait for a flush, of each partition in the order of offsets."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Partition, deque[tuple[int, ProduceRun]]] = {}
+
+    def add(self, partition: Partition, end_offset: int, run: ProduceRun) -> None:
+        """Let `run` wait until the high watermark of `partition` reaches `end_offset`."""
+        run.unflushed.add(partition)
+        self._runs.setdefault(partition, deque()).append((end_offset, run))
+
+    def pop_flushed(self, partition: Partition, high_watermark: int) -> list[ProduceRun]:
+        """Remove and return the runs that wait for no later offset of `partition`."""
+        waiting = self._runs.get(partition)
+        flushed = []
+        while waiting and waiting[0][0] <= high_watermark:
+            flushed.append(waiting.popleft()[1])
+        if not waiting:
+            self._runs.pop(partition, None)
+        return flushed
+
+    def pop_all(self, partition: Partition) -> list[ProduceRun]:
+        """Remove and return all runs that wait for `partition`."""
+        return [run for _, run in self._runs.pop(partition, ())]
+
+    def expired(self, now_s: float) -> Iterator[ProduceRun]:
+        """Yield the incomplete runs whose timeout has passed."""
+        for waiting in self._runs.values():
+            for _, run in waiting:
+                if run.deadline_s <= now_s and not run.is_complete:
+                    yield run
+
+    def remove_complete(self) -> None:
+        """Remove complete and disconnected runs, whose flush may be far away."""
+        for partition, waiting in list(self._runs.items()):
+            kept = deque(
+                (end, run) for end, run in waiting if not run.is_complete and run.connection.is_open
+            )
+            if kept:
+                self._runs[partition] = kept
+            else:
+                del self._runs[partition]
 
 
 def error_outcome(refusal: RequestRefused) -> ProduceOutcome:

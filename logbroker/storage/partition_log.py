@@ -23,7 +23,7 @@ from logbroker.records.batch import (
     stamp_append_time,
     stamp_max_timestamp,
 )
-from logbroker.records.validator import decompress_records, validate_records
+from logbroker.records.validator import ITEMS_AT_ONCE, UNLIMITED, Allowance, validate_records
 from logbroker.storage.batch_scan import OFFSET_DELTA_MAX
 from logbroker.storage.domain.append_check import CODEC_MAX, PLAIN_ATTRIBUTES_MASK, rejection
 from logbroker.storage.domain.producer_state import (
@@ -123,15 +123,22 @@ class PartitionLog(ReadableLog):
 
     # --- appending ---
 
-    def append(self, batch: memoryview, now_ms: int) -> int:  # noqa: C901  # the hot path of Produce
+    def append(  # noqa: C901  # the hot path of Produce
+        self,
+        batch: memoryview,
+        now_ms: int,
+        allowance: Allowance = UNLIMITED,
+        validated_ms: int | None = None,
+    ) -> int:
         """Validate one batch, assign its offsets in place, stage it, return its base offset.
 
         The bytes must not change until `write`. A duplicate of an idempotent producer is not
         staged; its existing offset is returned. If the log rolls, staged batches are written
-        first.
+        first. With `validated_ms`, the result of `validate_batch`, the records are not read.
 
         Raises:
             RequestRefused: the batch is invalid (see the subclass), or StorageFailed.
+            LargeBatch: validating the records exceeds the `allowance`.
         """
         try:
             (
@@ -165,18 +172,20 @@ class PartitionLog(ReadableLog):
         if now_ms != self._range_ms:
             self._range_ms = now_ms
             self._timestamp_min_ms, self._timestamp_max_ms = self._config.timestamp_range(now_ms)
-        records, start = batch, HEADER_BYTES
-        if attributes:
-            records, start = decompress_records(batch, attributes)
-        max_timestamp_ms = validate_records(
-            records,
-            start,
-            count,
-            base_timestamp_ms,
-            self._timestamp_min_ms,
-            self._timestamp_max_ms,
-            self._requires_keys,
-        )
+        if validated_ms is None:
+            records, start = batch, HEADER_BYTES
+            if attributes or count > ITEMS_AT_ONCE:
+                records, start = allowance.take_records(batch, attributes, count)
+            validated_ms = validate_records(
+                records,
+                start,
+                count,
+                base_timestamp_ms,
+                self._timestamp_min_ms,
+                self._timestamp_max_ms,
+                self._requires_keys,
+                allowance.headers_max,
+            )
         if producer_id >= 0:
             known = self._duplicate_offset(batch, producer_id, producer_epoch, sequence, count)
             if known != NOT_A_DUPLICATE:
@@ -184,8 +193,8 @@ class PartitionLog(ReadableLog):
         if self._stamps_append_time:
             timestamp_ms = now_ms
             stamp_append_time(batch, now_ms)
-        elif max_timestamp_ms != timestamp_ms:
-            timestamp_ms = max_timestamp_ms
+        elif validated_ms != timestamp_ms:
+            timestamp_ms = validated_ms
             stamp_max_timestamp(batch, timestamp_ms)
         offset = self.log_end_offset
         last_offset = offset + last_offset_delta

@@ -133,6 +133,17 @@ class ProduceRequest:
             return self._batches
         return [self._batches[0]._replace(start=self.start, end=self.end)]
 
+    def detach(self) -> "ProduceRequest":
+        """Return a copy that the next request of the template does not overwrite."""
+        return ProduceRequest(
+            self.correlation_id,
+            self.api_version,
+            self.transactional_id,
+            self.acks,
+            self.timeout_ms,
+            self.batches,
+        )
+
 
 class ProduceTemplate:
     """The common part of requests that differ only in correlation id and batch.

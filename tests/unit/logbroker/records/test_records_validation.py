@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logbroker.errors import CorruptBatch, InvalidRecord, InvalidTimestamp
+from logbroker.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, LargeBatch
 from logbroker.records import validation, validator
 from logbroker.records.batch import HEADER_BYTES
 from logbroker.records.record import Record, decode_records
@@ -48,10 +48,10 @@ def defaulted(function: Validate) -> Validate:
         base_timestamp: int = BASE_MS,
         times: tuple[int, int] = ANY_TIME,
         key_required: bool = False,
-        pause: Callable[[], object] | None = None,
+        **options: object,
     ) -> int:
         source = memoryview(b"header" + records)
-        return function(source, 6, count, base_timestamp, *times, key_required, pause)
+        return function(source, 6, count, base_timestamp, *times, key_required, **options)
 
     return call
 
@@ -84,11 +84,22 @@ def test_a_batch_of_many_parts_is_read_to_its_end(validate: Validate, value_byte
     many = [LogRecord(index, index, b"k", b"v" * value_bytes) for index in range(count)]
     records = encoded(*many)
     assert validate(records, count, pause=lambda: pauses.append(None)) == BASE_MS + count - 1
-    assert 2 <= len(pauses) <= 2 * len(records) // 65_536 + 2
+    assert len(records) // 65_536 <= len(pauses) <= 2 * len(records) // 8_192 + 2
+    assert validate(records, count) == BASE_MS + count - 1
     with pytest.raises(InvalidRecord, match="1 bytes follow"):
         validate(records + b"\0", count)
     with pytest.raises(InvalidRecord, match=f"record {count - 1} is malformed"):
         validate(records[:-1], count)
+
+
+def test_headers_are_limited_and_read_in_parts(validate: Validate) -> None:
+    pauses: list[None] = []
+    records = encoded(LogRecord(0, 0), LogRecord(1, 0, None, None, ((b"h", None),) * 10_000))
+    assert validate(records, 2, pause=lambda: pauses.append(None)) == BASE_MS
+    assert len(pauses) >= 2 + len(records) // 65_536
+    assert validate(records, 2, headers_max=10_000) == BASE_MS
+    with pytest.raises(LargeBatch, match="more than 9999 headers"):
+        validate(records, 2, headers_max=9_999)
 
 
 MALFORMED = {
