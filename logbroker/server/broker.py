@@ -32,11 +32,11 @@ from logbroker.server.handlers.quotas import QuotaHandlers
 from logbroker.server.handlers.topics import TopicHandlers
 from logbroker.server.handlers.users import UserHandlers
 from logbroker.server.housekeeping import FileDeletion, Housekeeping
-from logbroker.server.leadership import PartitionLeadership
+from logbroker.server.leadership import PARTITIONS_PER_TURN, PartitionLeadership
 from logbroker.server.listener import Listener
 from logbroker.server.log_cleaner import LogCleaner
 from logbroker.server.loop import SocketLoop
-from logbroker.server.membership import DiskWork, Membership
+from logbroker.server.membership import Membership, Step
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.metrics.sources import MetricSources
 from logbroker.server.opening import open_data
@@ -179,7 +179,6 @@ class Broker:
             self._registry,
             loop,
             config.broker_id,
-            self._prepare_view,
             self._apply_view,
             self._folder_pool,
         )
@@ -291,16 +290,11 @@ class Broker:
         if self._listener.memory.is_short:
             self._listener.memory.resume_waiting()
 
-    def _prepare_view(self, view: ClusterView) -> DiskWork | None:
-        # Batches of this turn are written while their topics still exist.
-        self._produce.end_turn()
-        return self._leadership.prepare(view)
-
-    def _apply_view(self, view: ClusterView) -> Iterator[None]:
+    def _apply_view(self, view: ClusterView) -> Step:
         # Batches of this turn are written while this broker still leads their partitions.
         self._produce.end_turn()
-        for _ in self._leadership.apply_view(view):
-            yield
+        for work in self._leadership.apply_view(view):
+            yield work
             self._produce.end_turn()
         if self._access.use(view.acls):
             for connection in self._listener:
@@ -312,7 +306,10 @@ class Broker:
             # Templates that reference them would keep files of deleted topics open.
             for connection in self._listener:
                 connection.produce_decoder.forget_partitions(self._closed_partitions)
-            self._closed_partitions.clear()
+            for count in range(1, len(self._closed_partitions) + 1):
+                self._closed_partitions.pop()  # closes its files
+                if count % PARTITIONS_PER_TURN == 0:
+                    yield None
 
     def _schedule_reopening(self) -> None:
         self._loop.call_at(self._loop.now_s + self._config.log_retry_s, self._reopen_failed)
@@ -327,8 +324,8 @@ class Broker:
         if key is None:
             self._schedule_reopening()
             return
-        prepare = partial(self._leadership.prepare_reopening, *key, self._loop.now_ms)
-        self._membership.run_between_views(prepare)
+        reopen = partial(self._leadership.reopen, *key, self._loop.now_ms)
+        self._membership.run_between_views(reopen)
         self._membership.call_after_views(lambda: self._reopen_next(keys))
 
     def _handle_flush(self, partition: Partition) -> None:

@@ -9,8 +9,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import (
@@ -64,8 +67,9 @@ def log_config(config: BrokerConfig, topic: Topic) -> LogConfig:
 class _DiskChanges:
     """The folders that a view requires to be renamed and created, and the result of that."""
 
-    deleted: Sequence[tuple[Topic, Sequence[int]]]
-    missing: Sequence[NewLog]
+    deleted: dict[UUID, tuple[Topic, list[int]]] = field(default_factory=dict)
+    """By topic id: the topic, and its partitions with a folder."""
+    missing: list[NewLog] = field(default_factory=list)
     renamed: list[tuple[Topic, list[Path]]] = field(default_factory=list)
     created: CreatedLogs = field(default_factory=dict)
 
@@ -85,8 +89,8 @@ class PartitionChanges:
 class PartitionLeadership:
     """Applies cluster views to the partitions of this broker.
 
-    `prepare` closes what a view no longer has and returns the work for another thread, which may
-    take seconds; after it, `apply_view` opens what the view has.
+    A view is applied in parts: first what it no longer has is closed, then another thread renames
+    and creates folders, which may take seconds, and then what the view has is opened.
 
     The log of a resigned partition stays open, since only this broker stores it. A partition
     that is led again is a new `Partition` with the same log.
@@ -110,25 +114,35 @@ class PartitionLeadership:
         self._known = KnownTopics(partitions.view)
         self._changes = PartitionChanges()
         self._changed: Sequence[tuple[Topic, LogConfig]] = ()
-        self._disk = _DiskChanges((), ())
+        self._disk = _DiskChanges()
 
-    def prepare(self, view: ClusterView) -> Callable[[], None] | None:
-        """Close deleted topics; returns the work to do before `apply_view`, on any thread."""
+    def apply_view(self, view: ClusterView) -> Step:
+        """Apply a view; calls `on_configured` for added and changed partitions.
+
+        Meanwhile requests for partitions that are not opened yet are rejected as without a leader.
+        """
         before = self._partitions.view
-        self._changes = PartitionChanges()
+        self._changes, self._changed, self._disk = PartitionChanges(), (), _DiskChanges()
         leaders_may_differ = view.brokers != before.brokers
         has_topics = view.topics is not before.topics or view.unreadable != before.unreadable
-        deleted = self._close_topics(view) if has_topics else []
-        if not has_topics and not leaders_may_differ:
-            return None
-        return lambda: self._prepare_topics(view, before, deleted, leaders_may_differ)
+        if has_topics:
+            yield from self._close_topics(view)
+        if has_topics or leaders_may_differ:
+            yield lambda: self._prepare_topics(view, before, leaders_may_differ)
+        self._partitions.view = view
+        yield from self._open_topics(view)
+        self._changed, self._disk = (), _DiskChanges()
+        if self._changes:
+            log.info(
+                "leading partitions=%d added=%d resigned=%d deleted=%d",
+                len(self._partitions),
+                self._changes.added,
+                self._changes.resigned,
+                self._changes.deleted,
+            )
 
     def _prepare_topics(
-        self,
-        view: ClusterView,
-        before: ClusterView,
-        deleted: Sequence[tuple[Topic, Sequence[int]]],
-        leaders_may_differ: bool,
+        self, view: ClusterView, before: ClusterView, leaders_may_differ: bool
     ) -> None:
         """Find the topics that differ, rename the folders of deleted ones and create new ones."""
         self._changed = [
@@ -136,69 +150,47 @@ class PartitionLeadership:
             for topic in view.topics.values()
             if leaders_may_differ or before.topics.get(topic.name) is not topic
         ]
-        missing = [
+        self._disk.missing.extend(
             NewLog(topic.name, number, topic.topic_id, config)
             for topic, config in self._changed
             for number in range(topic.partitions)
             if (key := (topic.name, number)) not in self._logs.logs
             and key not in self._logs.unopened
             and self._is_leader(view, topic, number)
-        ]
-        self._disk = _DiskChanges(deleted, missing)
+        )
         self._change_disk(self._disk)
 
-    def apply_view(self, view: ClusterView) -> Iterator[None]:
-        """Apply a prepared view, in parts; calls `on_configured` for added and changed partitions.
-
-        Meanwhile requests for partitions that are not opened yet are rejected as without a leader.
-        """
-        self._partitions.view = view
-        changes, disk = self._changes, self._disk
-        for topic, folders in disk.renamed:
-            changes.deleted += len(folders)
+    def _open_topics(self, view: ClusterView) -> Iterator[None]:
+        for topic, folders in self._disk.renamed:
+            self._changes.deleted += len(folders)
             self._files.schedule(folders, log_config(self._config, topic).file_delete_delay_ms)
-        for created in disk.created.values():
-            if isinstance(created, PartitionLog):
-                self._logs.add(created)
-        number_in_turn = 0
-        for topic, config in self._changed:
-            for number in range(topic.partitions):
-                if number_in_turn == PARTITIONS_PER_TURN:
-                    number_in_turn = 0
-                    yield
-                number_in_turn += 1
-                self._apply_partition(view, topic, number, config)
-        self._changed, self._disk = (), _DiskChanges((), ())
-        if changes:
-            log.info(
-                "leading partitions=%d added=%d resigned=%d deleted=%d",
-                len(self._partitions),
-                changes.added,
-                changes.resigned,
-                changes.deleted,
-            )
+        places = (
+            (topic, number, config)
+            for topic, config in self._changed
+            for number in range(topic.partitions)
+        )
+        for count, (topic, number, config) in enumerate(places, 1):
+            self._apply_partition(view, topic, number, config)
+            if count % PARTITIONS_PER_TURN == 0:
+                yield
 
-    def prepare_reopening(self, name: str, number: int, now_ms: int) -> Step:
-        """Return how to open, or create, the log of a led partition that failed before."""
+    def reopen(self, name: str, number: int, now_ms: int) -> Step:
+        """Open, or create, the log of a led partition that failed before."""
         topic = self._partitions.view.topics.get(name)
         if topic is None or (name, number) not in self._partitions.failed:
-            return None, iter(())
+            return
         config = log_config(self._config, topic)
         wanted = NewLog(name, number, topic.topic_id, config)
         opened: list[PartitionLog | StorageFailed] = []
+        yield lambda: opened.append(self._logs.open_again(wanted, now_ms))
+        for each in opened:
+            if isinstance(each, PartitionLog):
+                self._logs.add(each)
+                self._lead(topic, number, config)
+                log.info("opened partition=%s-%d after a failure", name, number)
 
-        def lead_opened() -> Iterator[None]:
-            for each in opened:
-                if isinstance(each, PartitionLog):
-                    self._logs.add(each)
-                    self._lead(topic, number, config)
-                    log.info("opened partition=%s-%d after a failure", name, number)
-            yield from ()
-
-        return lambda: opened.append(self._logs.open_again(wanted, now_ms)), lead_opened()
-
-    def _close_topics(self, view: ClusterView) -> list[tuple[Topic, Sequence[int]]]:
-        """Resign the topics with unreadable metadata; return the deleted ones with their logs."""
+    def _close_topics(self, view: ClusterView) -> Iterator[None]:
+        """Resign the topics with unreadable metadata, and close the deleted ones."""
         topics = self._known.update(view)
         if topics:
             # Requests that wait for a deleted topic are answered now: it is unknown.
@@ -206,16 +198,22 @@ class PartitionLeadership:
             gone = {topic.name for topic in topics}
             remaining = {name: each for name, each in before.topics.items() if name not in gone}
             self._partitions.view = replace(before, topics=remaining)
-        deleted: list[tuple[Topic, Sequence[int]]] = [
-            (topic, self._delete(topic)) for topic in topics
-        ]
-        for topic in self._known.unreadable.values():
-            for number in range(topic.partitions):
-                self._resign(topic, number)
-        return deleted
+        unreadable = list(self._known.unreadable.values())
+        close = chain(
+            (partial(self._delete, topic, n) for topic in topics for n in range(topic.partitions)),
+            (
+                partial(self._resign, topic, n)
+                for topic in unreadable
+                for n in range(topic.partitions)
+            ),
+        )
+        for count, close_partition in enumerate(close, 1):
+            close_partition()
+            if count % PARTITIONS_PER_TURN == 0:
+                yield
 
     def _change_disk(self, disk: _DiskChanges) -> None:
-        for topic, numbers in disk.deleted:
+        for topic, numbers in disk.deleted.values():
             try:
                 disk.renamed.append((topic, self._logs.rename_removed(topic.name, numbers)))
             except StorageFailed as failure:
@@ -233,6 +231,8 @@ class PartitionLeadership:
         key = topic.name, number
         unopened = self._logs.unopened.get(key)
         created = unopened.failure if unopened else self._disk.created.get(key)
+        if isinstance(created, PartitionLog):
+            self._logs.add(created)
         if not self._is_leader(view, topic, number):
             self._resign(topic, number)
         elif isinstance(created, StorageFailed):
@@ -261,11 +261,12 @@ class PartitionLeadership:
             reason = f"this broker no longer leads {partition}"
             self._on_closed(partition, NotLeaderOrFollower(reason))
 
-    def _delete(self, topic: Topic) -> list[int]:
-        """Close a topic's partitions; returns those whose logs are removed."""
-        self._partitions.remove_traffic(topic.name)
-        for number in range(topic.partitions):
-            partition = self._partitions.remove(topic.name, number)
-            if partition is not None:
-                self._on_closed(partition, UnknownTopicOrPartition(f"{partition} was deleted"))
-        return self._logs.remove(topic.name, range(topic.partitions))
+    def _delete(self, topic: Topic, number: int) -> None:
+        """Close a partition, whose folder is renamed afterwards if this broker has its log."""
+        partition = self._partitions.remove(topic.name, number)
+        if partition is not None:
+            self._on_closed(partition, UnknownTopicOrPartition(f"{partition} was deleted"))
+        if self._logs.remove(topic.name, number):
+            self._disk.deleted.setdefault(topic.topic_id, (topic, []))[1].append(number)
+        if number == topic.partitions - 1:
+            self._partitions.remove_traffic(topic.name)

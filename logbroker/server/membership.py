@@ -19,8 +19,8 @@ ViewListener = Callable[[ClusterView], None]
 DiskWork = Callable[[], None]
 """Work on the disk that a view requires, for any thread."""
 
-Step = tuple[DiskWork | None, Iterator[None]]
-"""Work that may be needed first, and what then runs on the loop's thread, a part per turn."""
+Step = Iterator[DiskWork | None]
+"""Work on the loop's thread, a part per turn; the next part follows the work that one yields."""
 
 
 class Membership:
@@ -29,8 +29,8 @@ class Membership:
     No view may be skipped: a broker that lost and regained its session must resign its
     partitions in between, since other brokers may have led them.
 
-    `prepare` is called with each view first. After the work that it returns has run on `pool`,
-    `apply` applies the view, in parts. Then the listeners get it. Later views wait.
+    `apply` applies a view, in parts; what it yields runs on `pool`. Then the listeners get the
+    view. Later views wait.
     """
 
     def __init__(
@@ -38,14 +38,12 @@ class Membership:
         registry: Registry,
         loop: SocketLoop,
         broker_id: int,
-        prepare: Callable[[ClusterView], DiskWork | None],
-        apply: Callable[[ClusterView], Iterator[None]],
+        apply: Callable[[ClusterView], Step],
         pool: WorkerPool,
     ) -> None:
         self._registry = registry
         self._loop = loop
         self._broker_id = broker_id
-        self._prepare = prepare
         self._apply = apply
         self._pool = pool
         self._listeners: list[ViewListener] = []
@@ -65,25 +63,23 @@ class Membership:
         """
         self._registry.join(endpoint, self._queue_view)
         while self._queue:
-            work, parts = self._queue.popleft()()
-            if work is not None:
-                work()
-            for _ in parts:
-                pass
+            for work in self._queue.popleft()():
+                if work is not None:
+                    work()
 
     def call_after_views(self, call: Callable[[], None]) -> None:
         """Run `call` once the views that are queued now are delivered; immediately if none is."""
 
-        def parts() -> Iterator[None]:
+        def step() -> Step:
             call()
             yield from ()
 
-        self.run_between_views(lambda: (None, parts()))
+        self.run_between_views(step)
 
-    def run_between_views(self, prepare: Callable[[], Step]) -> None:
+    def run_between_views(self, start: Callable[[], Step]) -> None:
         """Run a step once the queued views are delivered; later views wait for its end."""
         is_first = not self._queue
-        self._queue.append(prepare)
+        self._queue.append(start)
         if is_first:
             self._run_queued()
 
@@ -95,29 +91,31 @@ class Membership:
 
     def _queue_view(self, view: ClusterView) -> None:
         """Queue a new view; called on a thread of the registry."""
-        self._queue.append(lambda: (self._prepare(view), self._deliver(view)))
+        self._queue.append(lambda: self._deliver(view))
         self._loop.call_soon(self._run_queued)
 
     def _run_queued(self) -> None:
         while self._queue and not self._is_in_step:
             self._is_in_step = True
-            work, parts = self._queue.popleft()()
+            self._continue(self._queue.popleft()())
+
+    def _continue(self, step: Step) -> None:
+        for work in step:
             if work is None:
-                self._loop.run_parts(parts, self._end_step)
+                self._loop.call_soon(partial(self._continue, step))
             else:
-                self._pool.submit(work, partial(self._finish_preparation, parts))
-
-    def _finish_preparation(self, parts: Iterator[None], result: Exception | None) -> None:
-        if result is not None:
-            raise result
-        self._loop.run_parts(parts, self._end_step)
-
-    def _end_step(self) -> None:
+                self._pool.submit(work, partial(self._finish_work, step))
+            return
         self._is_in_step = False
         # Not called here: a thousand queued steps would nest a thousand calls.
         self._loop.call_soon(self._run_queued)
 
-    def _deliver(self, view: ClusterView) -> Iterator[None]:
+    def _finish_work(self, step: Step, result: Exception | None) -> None:
+        if result is not None:
+            raise result
+        self._continue(step)
+
+    def _deliver(self, view: ClusterView) -> Step:
         self._log_registration(view)
         yield from self._apply(view)
         for listener in self._listeners:

@@ -258,18 +258,23 @@ class LogDirectory:
         Raises:
             StorageFailed: a rename failed; the logs are closed, but their folders are kept.
         """
-        return self.rename_removed(topic, self.remove(topic, partitions))
+        return self.rename_removed(topic, [n for n in partitions if self.remove(topic, n)])
 
-    def remove(self, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Remove a topic's logs, so that a new topic with the same name cannot use them.
+    def remove(self, topic: str, partition: int) -> bool:
+        """Remove a log, so that a new topic with the same name cannot use it.
 
-        Returns the partitions that have a folder.
+        Returns whether it has a folder.
         """
-        keys = ((topic, number) for number in partitions)
-        removed = [key for key in keys if key in self.logs or key in self.unopened]
-        for key in removed:
-            self._remove_log(key)
-        return [number for _, number in removed]
+        key = topic, partition
+        if key not in self.logs and key not in self.unopened:
+            return False
+        log = self.logs.pop(key, None)
+        if log is not None:
+            log.discard()
+        self.unopened.pop(key, None)
+        self.cleaned_until.pop(key, None)
+        self._deleted.add(key)
+        return True
 
     def rename_removed(self, topic: str, partitions: Sequence[int]) -> list[Path]:
         """Rename the folders of a topic's removed logs, for their deletion; safe on any thread.
@@ -404,14 +409,6 @@ class LogDirectory:
         marker.unlink()
         sync_directory(self.path)
         return True
-
-    def _remove_log(self, key: TopicPartition) -> None:
-        log = self.logs.pop(key, None)
-        if log is not None:
-            log.discard()
-        self.unopened.pop(key, None)
-        self.cleaned_until.pop(key, None)
-        self._deleted.add(key)
 
 
 def _not_opened(folder: Path, cause: Exception) -> StorageFailed:

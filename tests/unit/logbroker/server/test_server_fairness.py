@@ -154,6 +154,23 @@ def test_partitions_of_a_view_are_opened_a_few_per_turn(
     assert opened[-1] == 47
 
 
+def test_partitions_of_a_deleted_topic_are_closed_a_few_per_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "PARTITIONS_PER_TURN", 10)
+    topic = broker._registry.create_topic("many", [(0,)] * 45, {})
+    apply_views(broker)
+    assert len(broker._partitions) == 46
+    broker._registry.delete_topic("many", topic.topic_id)
+    left = [46]
+    while left[-1] > 1:
+        broker._loop._turn()
+        left.append(len(broker._partitions))
+    assert {before - after for before, after in itertools.pairwise(left)} <= {0, 5, 10}
+    apply_views(broker)
+    assert len(list(broker._config.data_dir.glob("many-*-delete"))) == 45
+
+
 def test_retention_deletes_segments_of_a_few_logs_per_turn(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

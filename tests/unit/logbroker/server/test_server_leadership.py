@@ -20,6 +20,7 @@ from logbroker.registry.topic import Topic
 from logbroker.server.housekeeping import FileDeletion
 from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.loop import SocketLoop
+from logbroker.server.membership import Step
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.worker_pool import WorkerPool
 from logbroker.storage.identity import read_topic_id, write_topic_id
@@ -62,18 +63,11 @@ class Stage:
     ) -> None:
         named = {topic.name: topic for topic in topics}
         view = ClusterView("cluster", HERE, brokers, named, unreadable=unreadable)
-        if (work := self.leadership.prepare(view)) is not None:
-            work()
-        for _ in self.leadership.apply_view(view):
-            pass
+        run(self.leadership.apply_view(view))
 
     def reopen(self) -> None:
         for key in self.partitions.failed:
-            work, parts = self.leadership.prepare_reopening(*key, 0)
-            if work is not None:
-                work()
-            for _ in parts:
-                pass
+            run(self.leadership.reopen(*key, 0))
 
     def close(self) -> None:
         self.disk.close()
@@ -87,6 +81,12 @@ class Stage:
     @property
     def folders(self) -> list[str]:
         return sorted(path.name for path in self.path.glob("*-[0-9]"))
+
+
+def run(step: Step) -> None:
+    for work in step:
+        if work is not None:
+            work()
 
 
 @pytest.fixture
@@ -312,4 +312,4 @@ def test_a_log_that_fails_is_not_opened_for_another_topic(broken: Stage, tmp_pat
 def test_a_log_of_a_topic_that_was_deleted_meanwhile_is_not_opened(broken: Stage) -> None:
     (key,) = broken.partitions.failed
     broken.apply()
-    assert broken.leadership.prepare_reopening(*key, 0)[0] is None
+    assert list(broken.leadership.reopen(*key, 0)) == []
