@@ -182,6 +182,11 @@ class Group:
         """The number of members, including those that have not rejoined yet."""
         return len(self._member_list)
 
+    @property
+    def protocol_type(self) -> str:
+        """What the members are, such as `consumer`; empty if there was none."""
+        return self._member_list.protocol_type
+
     def describe(self) -> DescribedGroup:
         """Return the group as shown to administrators."""
         protocol = self._generations.protocol if self.state is GroupState.STABLE else None

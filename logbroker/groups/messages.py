@@ -5,6 +5,7 @@ A token identifies a request for its sender; each request is answered exactly on
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from logbroker.errors import RequestRefused
 from logbroker.groups.states import GroupState
@@ -186,6 +187,14 @@ class DescribedMember:
     client_host: str
     subscription: bytes
     assignment: bytes
+
+
+class GroupSummary(NamedTuple):
+    """A group in the list of all groups."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str
 
 
 @dataclass(frozen=True, slots=True)

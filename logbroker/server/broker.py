@@ -217,7 +217,7 @@ class Broker:
         )
         configs = ConfigHandlers(config, partitions, changes, thread)
         topics = TopicHandlers(config, partitions, changes, creation, thread)
-        logs = LogHandlers(config.data_dir, partitions)
+        logs = LogHandlers(config.data_dir, partitions, self._loop)
         groups = GroupHandlers(self._coordinator)
         group_admin = GroupAdminHandlers(self._coordinator)
         offsets = CommittedOffsetHandlers(self._coordinator, partitions, lambda: self._loop.now_ms)
@@ -228,18 +228,17 @@ class Broker:
         handlers: dict[ApiKey, Handler] = {
             ApiKey.LIST_GROUPS: group_admin.list_groups,
             ApiKey.DESCRIBE_GROUPS: group_admin.describe_groups,
-            ApiKey.DELETE_RECORDS: logs.delete_records,
-            ApiKey.DESCRIBE_CONFIGS: configs.describe,
-            ApiKey.DESCRIBE_ACLS: acls.describe,
             ApiKey.SASL_HANDSHAKE: refuse_handshake,
             ApiKey.SASL_AUTHENTICATE: refuse_authenticate,
-            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
-            ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe,
         }
         blocking: dict[ApiKey, Handler] = {
             ApiKey.LIST_OFFSETS: logs.list_offsets,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: logs.offset_for_leader_epoch,
             ApiKey.DESCRIBE_LOG_DIRS: logs.describe_log_dirs,
+            ApiKey.DESCRIBE_CONFIGS: configs.describe,
+            ApiKey.DESCRIBE_ACLS: acls.describe,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe,
         }
         async_handlers: dict[ApiKey, AsyncHandler] = {
             ApiKey.METADATA: cluster.metadata,
@@ -250,6 +249,7 @@ class Broker:
             ApiKey.CREATE_PARTITIONS: topics.create_partitions,
             ApiKey.ALTER_CONFIGS: configs.alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
+            ApiKey.DELETE_RECORDS: logs.delete_records,
             ApiKey.INIT_PRODUCER_ID: ProducerIdHandlers(self._registry, thread).init_producer_id,
             ApiKey.JOIN_GROUP: groups.join_group,
             ApiKey.SYNC_GROUP: groups.sync_group,

@@ -14,7 +14,7 @@ from logbroker.server.authorization.guards import Finish, Forbidden
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.handlers.cluster import CachedMetadata, ThrottledMetadata
-from logbroker.server.handlers.group_admin import LazyResponse
+from logbroker.server.handlers.lazy_response import LazyResponse
 from logbroker.server.loop import SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.produce import ProduceHandler
@@ -62,7 +62,8 @@ class RequestHandlers(NamedTuple):
     """The handlers of all APIs but Produce and Fetch.
 
     `immediate` handlers run on the loop's thread, `blocking` handlers on a pool, since they may
-    read the disk, and `asynchronous` handlers wait for the registry or for members of a group.
+    read the disk or answer a small request with much of the cluster's view, and `asynchronous`
+    handlers wait for the registry or for members of a group.
     """
 
     immediate: dict[ApiKey, Handler]
@@ -238,7 +239,7 @@ class RequestDispatcher:
 
     def _handle_decoded(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
         api_key = ApiKey(answer.header.api_key)
-        if is_large and api_key in BY_VIEW:
+        if (is_large and api_key in BY_VIEW) or self._guards.is_expensive(api_key, request):
             self._read_pool.submit(
                 lambda: self._handle_on(answer, request, is_large=True), answer.fail_if_error
             )

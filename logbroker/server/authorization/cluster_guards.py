@@ -74,6 +74,12 @@ class Guards:
         """Return whether an API has a guard."""
         return api_key in self._guards
 
+    def is_expensive(self, api_key: ApiKey, request: Any) -> bool:
+        """Return whether `check` looks at every topic, which takes milliseconds; any thread may."""
+        if api_key is not ApiKey.METADATA or not self._access.is_restricted:
+            return False
+        return request.topics is None or not (request.topics or request.version)
+
     def check(self, api_key: ApiKey, client: Client, request: Any) -> Verdict:
         """Remove what `client` may not do from `request`; returns the verdict."""
         if not self._access.is_restricted and api_key not in SHOW_OPERATIONS:

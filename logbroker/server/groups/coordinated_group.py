@@ -8,7 +8,14 @@ from functools import partial
 from logbroker.errors import GroupNotEmpty, RequestRefused
 from logbroker.groups.generations import NEVER_S
 from logbroker.groups.group import Group
-from logbroker.groups.messages import Answer, Commit, DescribedGroup, Effects, Request
+from logbroker.groups.messages import (
+    Answer,
+    Commit,
+    DescribedGroup,
+    Effects,
+    GroupSummary,
+    Request,
+)
 from logbroker.groups.states import GroupState
 from logbroker.groups.stored import CommittedOffset, StoredGroup, TopicPartition
 from logbroker.server.connection import Connection
@@ -99,6 +106,11 @@ class CoordinatedGroup:
         self._apply(self._group.handle(request, self._loop.now_s))
         if not delayed.is_complete:
             delayed.delay(self._abandon)
+
+    @property
+    def summary(self) -> GroupSummary:
+        """The group as shown in a list."""
+        return GroupSummary(self.group_id, self._group.state, self._group.protocol_type)
 
     def describe(self) -> DescribedGroup:
         """Return the group for DescribeGroups."""

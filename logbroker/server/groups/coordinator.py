@@ -23,9 +23,9 @@ from logbroker.errors import (
 from logbroker.groups.messages import (
     Alive,
     Commit,
-    DescribedGroup,
     ErrorResponse,
     GroupLimits,
+    GroupSummary,
     Heartbeat,
     Request,
     Sync,
@@ -241,13 +241,13 @@ class GroupCoordinator:
             raise UnknownGroup(f"group {group_id!r} does not exist")
         return group
 
-    def describe_all(self) -> tuple[dict[str, DescribedGroup], RequestRefused | None]:
-        """Return the groups of this broker by id, and the error if some may be missing."""
+    def list_all(self) -> tuple[list[GroupSummary], RequestRefused | None]:
+        """Return the groups of this broker, and the error if some may be missing."""
         try:
             self._require_session()
         except RequestRefused as refusal:
-            return {}, refusal
-        groups = {group.group_id: group.describe() for group in self._all_groups()}
+            return [], refusal
+        groups = [group.summary for group in self._all_groups()]
         if any(slot.is_loading for slot in self._slots):
             return groups, CoordinatorLoading("some groups are being loaded")
         return groups, None

@@ -24,6 +24,7 @@ from logbroker.errors import (
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.server.connection import Connection
+from logbroker.server.handlers.lazy_response import QUICK_ITEMS_MAX, LazyResponse, lazy_if_large
 from logbroker.server.mutations import PartitionMutations
 from logbroker.server.partition import ANNOUNCED_LEADER_EPOCH, Partitions
 from logbroker.server.topic_changes import NewTopic, Outcomes, TopicCreation
@@ -56,10 +57,6 @@ _CoordinatorLookup = tuple[BrokerEndpoint, int, str | None]
 """Broker, error code and error message."""
 
 
-QUICK_PARTITIONS_MAX: Final = 200
-"""The partitions that the loop's thread describes and encodes in a few milliseconds."""
-
-
 class CachedMetadata:
     """The response with every topic of one view, encoded once per version.
 
@@ -80,7 +77,7 @@ class CachedMetadata:
         """Return whether `encode` of this version takes milliseconds."""
         if version in self._encoded and version in self._errors:
             return False
-        return sum(topic.partitions for topic in self.view.topics.values()) > QUICK_PARTITIONS_MAX
+        return sum(topic.partitions for topic in self.view.topics.values()) > QUICK_ITEMS_MAX
 
     def encode(self, version: int) -> bytes:
         """Return the body of the response."""
@@ -109,6 +106,9 @@ class ThrottledMetadata(NamedTuple):
         return body
 
 
+_MetadataResult = MetadataResponse | CachedMetadata | LazyResponse
+
+
 class ClusterHandlers:
     """Handles requests with the view that this broker applied last."""
 
@@ -131,7 +131,7 @@ class ClusterHandlers:
         self,
         request: MetadataRequest,
         connection: Connection,
-        respond: Callable[[MetadataResponse | CachedMetadata], None],
+        respond: Callable[[_MetadataResult], None],
     ) -> None:
         """Return the brokers and the requested topics; all topics if `topics` is None.
 
@@ -154,10 +154,8 @@ class ClusterHandlers:
         ]
 
         def created(outcomes: Outcomes) -> None:
-            message = self._metadata(request, connection, {**outcomes, **refused})
-            if isinstance(message, MetadataResponse):
-                message.throttle_time_ms = mutations.throttle_ms()
-            respond(message)
+            outcomes = {**outcomes, **refused}
+            respond(self._metadata(request, connection, outcomes, mutations.throttle_ms()))
 
         self._creation.create(connection, wanted, created)
 
@@ -232,8 +230,12 @@ class ClusterHandlers:
         return [name for name in names if name is not None and name not in known]
 
     def _metadata(
-        self, request: MetadataRequest, connection: Connection, outcomes: Outcomes
-    ) -> MetadataResponse | CachedMetadata:
+        self,
+        request: MetadataRequest,
+        connection: Connection,
+        outcomes: Outcomes,
+        throttle_ms: int = 0,
+    ) -> _MetadataResult:
         view = self._view_for(connection)
         wanted = request.topics
         if wanted is None:
@@ -241,19 +243,28 @@ class ClusterHandlers:
                 request.include_cluster_authorized_operations
             ):
                 # The guard adds the operations of one client, so the response cannot be shared.
-                return _response(view, [_describe(topic, view) for topic in view.topics.values()])
+                topics = view.topics.values()
+                return lazy_if_large(
+                    sum(topic.partitions for topic in topics),
+                    lambda: _response(view, [_describe(topic, view) for topic in topics]),
+                )
             cached = self._all_topics.get(connection.listener)
             if cached is None or cached.view is not view:
                 cached = self._all_topics[connection.listener] = CachedMetadata(view)
             return cached
         # Without duplicates: a response may be thousands of times as long as the name.
         requested = dict.fromkeys((each.name, each.topic_id or NO_ID) for each in wanted)
-        return _response(view, [_find_topic(*each, view, outcomes) for each in requested])
+
+        def build() -> MetadataResponse:
+            topics = [_find_topic(*each, view, outcomes) for each in requested]
+            return _response(view, topics, throttle_ms)
+
+        return lazy_if_large(sum(_partition_count(*each, view) for each in requested), build)
 
 
-def _response(view: ClusterView, topics: list[_Topic]) -> MetadataResponse:
+def _response(view: ClusterView, topics: list[_Topic], throttle_ms: int = 0) -> MetadataResponse:
     return MetadataResponse(
-        throttle_time_ms=0,
+        throttle_time_ms=throttle_ms,
         brokers=[
             MetadataResponse.MetadataResponseBroker(
                 node_id=broker.broker_id, host=broker.host, port=broker.port, rack=None
@@ -275,6 +286,12 @@ def _controller(view: ClusterView) -> int:
     if view.controller_id is not None:
         return view.controller_id
     return min(view.brokers, default=NO_BROKER)
+
+
+def _partition_count(name: str | None, topic_id: UUID, view: ClusterView) -> int:
+    """Return the partitions of a requested topic, at least 1."""
+    topic = view.topics.get(name or view.name_of(topic_id) or "")
+    return 1 if topic is None else topic.partitions
 
 
 def _find_topic(name: str | None, topic_id: UUID, view: ClusterView, outcomes: Outcomes) -> _Topic:

@@ -1,7 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: the committed offsets of consumer groups."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer.group import (
     OffsetCommitRequest,
@@ -22,6 +23,7 @@ from logbroker.groups.messages import NO_GENERATION, Commit, MemberIdentity
 from logbroker.groups.stored import NO_LEADER_EPOCH, CommittedOffset, TopicPartition
 from logbroker.server.connection import Connection
 from logbroker.server.groups.coordinator import GroupCoordinator, Offsets, check_has_name
+from logbroker.server.handlers.lazy_response import LazyResponse, lazy_if_large
 from logbroker.server.partition import Partitions
 from logbroker.wire.error_codes import code_of
 
@@ -57,7 +59,7 @@ class CommittedOffsetHandlers:
         self,
         request: OffsetCommitRequest,
         _connection: Connection,
-        respond: Callable[[OffsetCommitResponse], None],
+        respond: Callable[[OffsetCommitResponse | LazyResponse], None],
     ) -> None:
         """Commit the offsets of existing partitions; others get an error each."""
         codes: dict[TopicPartition, int] = {}
@@ -72,7 +74,8 @@ class CommittedOffsetHandlers:
 
         def done(refusal: RequestRefused | None) -> None:
             code = 0 if refusal is None else code_of(refusal)
-            respond(_commit_response(request, {**dict.fromkeys(offsets, code), **codes}))
+            outcomes = {**dict.fromkeys(offsets, code), **codes}
+            respond(lazy_if_large(len(outcomes), lambda: _commit_response(request, outcomes)))
 
         if not offsets:
             done(None)
@@ -88,36 +91,35 @@ class CommittedOffsetHandlers:
         self,
         request: OffsetFetchRequest,
         _connection: Connection,
-        respond: Callable[[OffsetFetchResponse], None],
+        respond: Callable[[OffsetFetchResponse | LazyResponse], None],
     ) -> None:
         """Return the offsets of a group, or (from v8) of many; all offsets if none is named."""
         version = request.version or 0
-        if version < FIRST_FETCH_OF_MANY_GROUPS:
-            partitions = _requested_partitions(request.topics)
-            self._coordinator.fetch_offsets(
-                request.group_id,
-                lambda found: respond(_fetch_response(version, partitions, found)),
-            )
-            return
         # Without duplicates: a response may be thousands of times as long as the name.
-        wanted = {group.group_id: group for group in request.groups}
-        groups: dict[str, _FetchedGroup] = {}
+        wanted = (
+            {request.group_id: request.topics}
+            if version < FIRST_FETCH_OF_MANY_GROUPS
+            else {group.group_id: group.topics for group in request.groups}
+        )
+        groups: dict[str, _GroupOffsets] = {}
 
-        def fetched(group: _FetchedGroup) -> None:
-            groups[group.group_id] = group
+        def fetched(group_id: str, found: Offsets | RequestRefused) -> None:
+            groups[group_id] = _GroupOffsets.of(wanted[group_id], found)
             if len(groups) == len(wanted):
-                respond(_fetch_response_of([groups[each] for each in wanted]))
+                in_order = {each: groups[each] for each in wanted}
+                items = sum(each.items for each in groups.values())
+                respond(lazy_if_large(items, lambda: _fetch_response(version, in_order)))
 
         if not wanted:
-            respond(_fetch_response_of([]))
-        for group in wanted.values():
-            self._fetch_group(group, fetched)
+            respond(_fetch_response(version, {}))
+        for group_id in wanted:
+            self._coordinator.fetch_offsets(group_id, partial(fetched, group_id))
 
     def offset_delete(
         self,
         request: OffsetDeleteRequest,
         _connection: Connection,
-        respond: Callable[[OffsetDeleteResponse], None],
+        respond: Callable[[OffsetDeleteResponse | LazyResponse], None],
     ) -> None:
         """Delete the offsets of existing partitions that no member is subscribed to."""
         try:
@@ -136,7 +138,8 @@ class CommittedOffsetHandlers:
                     codes[key] = code_of(GroupSubscribed(topic.name))
 
         def done(refusal: RequestRefused | None) -> None:
-            respond(_delete_response(request, codes, 0 if refusal is None else code_of(refusal)))
+            code = 0 if refusal is None else code_of(refusal)
+            respond(lazy_if_large(len(codes), lambda: _delete_response(request, codes, code)))
 
         partitions = [key for key, code in codes.items() if code == 0]
         if partitions:
@@ -171,95 +174,90 @@ class CommittedOffsetHandlers:
         topic = self._partitions.view.topics.get(key[0])
         return topic is not None and 0 <= key[1] < topic.partitions
 
-    def _fetch_group(
-        self,
-        group: OffsetFetchRequest.OffsetFetchRequestGroup,
-        respond: Callable[[_FetchedGroup], None],
-    ) -> None:
-        partitions = _requested_partitions(group.topics)
-
-        def found(result: Offsets | RequestRefused) -> None:
-            if isinstance(result, RequestRefused):
-                respond(
-                    _FetchedGroup(group_id=group.group_id, topics=[], error_code=code_of(result))
-                )
-                return
-            topics = [
-                _FetchedGroupTopic(
-                    name=topic,
-                    partitions=[
-                        _fetched(_FetchedGroupPartition, result, (topic, number), 0)
-                        for number in numbers
-                    ],
-                )
-                for topic, numbers in _partitions_of(partitions, result).items()
-            ]
-            respond(_FetchedGroup(group_id=group.group_id, topics=topics, error_code=0))
-
-        self._coordinator.fetch_offsets(group.group_id, found)
-
 
 def _unknown_partition(key: TopicPartition) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"partition {key[0]}-{key[1]} does not exist")
 
 
-def _requested_partitions(topics: list[Any] | None) -> PartitionsByTopic | None:
-    """Return the requested partitions without duplicates; None requests all."""
-    if topics is None:
-        return None
+class _GroupOffsets(NamedTuple):
+    """The outcome of OffsetFetch for one group; `requested` is None for all of its offsets."""
+
+    code: int
+    offsets: Offsets
+    requested: PartitionsByTopic | None
+
+    @classmethod
+    def of(cls, topics: list[Any] | None, found: Offsets | RequestRefused) -> "_GroupOffsets":
+        """Copy the requested offsets, since commits change those of a group."""
+        requested = None if topics is None else _without_duplicates(topics)
+        if isinstance(found, RequestRefused):
+            return cls(code_of(found), {}, requested or {})
+        if requested is None:
+            return cls(0, dict(found), None)
+        keys = ((topic, number) for topic, numbers in requested.items() for number in numbers)
+        return cls(0, {key: found[key] for key in keys if key in found}, requested)
+
+    @property
+    def items(self) -> int:
+        """The number of partitions, or of offsets."""
+        if self.requested is None:
+            return len(self.offsets)
+        return sum(map(len, self.requested.values()))
+
+    def describe(self, topic_type: Any, partition_type: Any, code: int) -> list[Any]:
+        """Return the topics of a response, with `code` for each partition."""
+        return [
+            topic_type(
+                name=topic,
+                partitions=[
+                    partition_type(
+                        partition_index=number,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
+                        error_code=code,
+                    )
+                    for number in numbers
+                    for committed in [self.offsets.get((topic, number), NOT_COMMITTED)]
+                ],
+            )
+            for topic, numbers in self._by_topic().items()
+        ]
+
+    def _by_topic(self) -> PartitionsByTopic:
+        if self.requested is not None:
+            return self.requested
+        found: dict[str, list[int]] = {}
+        for topic, number in sorted(self.offsets):
+            found.setdefault(topic, []).append(number)
+        return found
+
+
+def _without_duplicates(topics: list[Any]) -> PartitionsByTopic:
     partitions: dict[str, dict[int, None]] = {}
     for topic in topics:
         partitions.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return partitions
 
 
-def _partitions_of(partitions: PartitionsByTopic | None, offsets: Offsets) -> PartitionsByTopic:
-    if partitions is not None:
-        return partitions
-    found: dict[str, list[int]] = {}
-    for topic, number in sorted(offsets):
-        found.setdefault(topic, []).append(number)
-    return found
-
-
-def _fetched(kind: Any, offsets: Offsets, key: TopicPartition, code: int) -> Any:
-    committed = offsets.get(key, NOT_COMMITTED)
-    return kind(
-        partition_index=key[1],
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        error_code=code,
-    )
-
-
-def _fetch_response(
-    version: int, partitions: PartitionsByTopic | None, found: Offsets | RequestRefused
-) -> OffsetFetchResponse:
-    code, offsets = 0, found
-    if isinstance(offsets, RequestRefused):
-        code, offsets = code_of(offsets), {}
-    # Version 1 has no error code for the group, only for each partition.
-    each_code = code if version < FIRST_FETCH_WITH_GROUP_ERROR else 0
-    return OffsetFetchResponse(
-        throttle_time_ms=0,
-        error_code=code,
-        topics=[
-            _FetchedTopic(
-                name=topic,
-                partitions=[
-                    _fetched(_FetchedPartition, offsets, (topic, number), each_code)
-                    for number in numbers
-                ],
+def _fetch_response(version: int, groups: Mapping[str, _GroupOffsets]) -> OffsetFetchResponse:
+    if version >= FIRST_FETCH_OF_MANY_GROUPS:
+        fetched = [
+            _FetchedGroup(
+                group_id=group_id,
+                topics=[]
+                if group.code
+                else group.describe(_FetchedGroupTopic, _FetchedGroupPartition, 0),
+                error_code=group.code,
             )
-            for topic, numbers in _partitions_of(partitions, offsets).items()
-        ],
-        groups=[],
-    )
-
-
-def _fetch_response_of(groups: list[_FetchedGroup]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(throttle_time_ms=0, error_code=0, topics=[], groups=groups)
+            for group_id, group in groups.items()
+        ]
+        return OffsetFetchResponse(throttle_time_ms=0, error_code=0, topics=[], groups=fetched)
+    (group,) = groups.values()
+    # Version 1 has no error code for the group, only for each partition.
+    each_code = group.code if version < FIRST_FETCH_WITH_GROUP_ERROR else 0
+    topics = group.describe(_FetchedTopic, _FetchedPartition, each_code)
+    return OffsetFetchResponse(throttle_time_ms=0, error_code=group.code, topics=topics, groups=[])
 
 
 def _commit_response(

@@ -329,7 +329,8 @@ def _reduced(entry: _Entry, request: DescribeConfigsRequest) -> _Entry:
 
 def _loggers() -> Iterator[tuple[str, Synonym]]:
     """Yield the loggers of the broker with their levels, by Kafka's names."""
-    names = [name for name in logging.root.manager.loggerDict if name.startswith("logbroker")]
+    # A copy: other threads may add loggers meanwhile.
+    names = [each for each in list(logging.root.manager.loggerDict) if each.startswith("logbroker")]
     for name in ("root", *sorted(names)):
         level = logging.getLogger(name).getEffectiveLevel()
         text = _LEVELS.get(level, logging.getLevelName(level))

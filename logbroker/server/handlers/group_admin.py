@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from kafka.protocol.admin.groups import (
     DeleteGroupsRequest,
@@ -18,6 +18,7 @@ from logbroker.groups.messages import DescribedGroup
 from logbroker.groups.states import GroupState
 from logbroker.server.connection import Connection
 from logbroker.server.groups.coordinator import GroupCoordinator
+from logbroker.server.handlers.lazy_response import LazyResponse, lazy_if_large
 from logbroker.wire.error_codes import code_of
 
 CLASSIC: Final = "classic"
@@ -27,36 +28,34 @@ _Described = DescribeGroupsResponse.DescribedGroup
 _DEAD_GROUP: Final = DescribedGroup(GroupState.DEAD, "", "", ())
 
 
-class LazyResponse(NamedTuple):
-    """A response that `build` makes on another thread, since that takes long."""
-
-    build: Callable[[], Any]
-
-
 class GroupAdminHandlers:
     """Handles admin requests for the groups of this coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
-    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse | LazyResponse:
         """Return the groups of this broker, filtered by state (v4) and type (v5)."""
-        groups, refusal = self._coordinator.describe_all()
+        groups, refusal = self._coordinator.list_all()
         states = {state.lower() for state in request.states_filter or ()}
         types = {kind.lower() for kind in request.types_filter or ()}
-        return ListGroupsResponse(
-            throttle_time_ms=0,
-            error_code=0 if refusal is None else code_of(refusal),
-            groups=[
-                ListGroupsResponse.ListedGroup(
-                    group_id=group_id,
-                    protocol_type=group.protocol_type,
-                    group_state=group.state,
-                    group_type=CLASSIC,
-                )
-                for group_id, group in groups.items()
-                if (not states or group.state.lower() in states) and (not types or CLASSIC in types)
-            ],
+        return lazy_if_large(
+            len(groups),
+            lambda: ListGroupsResponse(
+                throttle_time_ms=0,
+                error_code=0 if refusal is None else code_of(refusal),
+                groups=[
+                    ListGroupsResponse.ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type,
+                        group_state=group.state,
+                        group_type=CLASSIC,
+                    )
+                    for group in groups
+                    if (not states or group.state.lower() in states)
+                    and (not types or CLASSIC in types)
+                ],
+            ),
         )
 
     def describe_groups(self, request: DescribeGroupsRequest) -> LazyResponse:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ from kafka.protocol.consumer.offsets import (
 )
 
 from logbroker.errors import InvalidRequest, RequestRefused, UnsupportedVersion
+from logbroker.server.connection import Connection
+from logbroker.server.loop import SocketLoop
 from logbroker.server.partition import Partition, Partitions
 from logbroker.storage.partition_log import PartitionLog, TimestampOffset
 from logbroker.wire.error_codes import code_of
@@ -30,6 +33,9 @@ FIRST_VERSION_OF: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
 DELETE_TO_HIGH_WATERMARK: Final = -1
 """The offset of a DeleteRecords request that deletes all records below the high watermark."""
 
+DELETIONS_PER_TURN: Final = 200
+"""Partitions of a DeleteRecords request, which take some microseconds each."""
+
 NOT_FOUND: Final = TimestampOffset(timestamp_ms=-1, offset=-1, leader_epoch=-1)
 
 _Topic = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -43,9 +49,10 @@ _LogDirTopic = _LogDir.DescribeLogDirsTopic
 class LogHandlers:
     """Handles requests about the logs of this broker; all but `delete_records` read the disk."""
 
-    def __init__(self, data_dir: Path, partitions: Partitions) -> None:
+    def __init__(self, data_dir: Path, partitions: Partitions, loop: SocketLoop) -> None:
         self._data_dir = data_dir
         self._partitions = partitions
+        self._loop = loop
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Return the offset of a timestamp or of a special timestamp, for each partition."""
@@ -90,20 +97,28 @@ class LogHandlers:
             ],
         )
 
-    def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """Move the log start offset of each partition forward (KIP-107)."""
-        return DeleteRecordsResponse(
-            throttle_time_ms=0,
-            topics=[
-                _DeletedTopic(
-                    name=topic.name,
-                    partitions=[
-                        self._delete_before(topic.name, wanted.partition_index, wanted.offset)
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ],
+    def delete_records(
+        self,
+        request: DeleteRecordsRequest,
+        _connection: Connection,
+        respond: Callable[[DeleteRecordsResponse], None],
+    ) -> None:
+        """Move the log start offset of each partition forward (KIP-107), of some per turn."""
+        topics = [_DeletedTopic(name=topic.name, partitions=[]) for topic in request.topics]
+
+        def delete() -> Iterator[None]:
+            number_in_turn = 0
+            for topic, deleted in zip(request.topics, topics, strict=True):
+                for wanted in topic.partitions:
+                    if number_in_turn == DELETIONS_PER_TURN:
+                        number_in_turn = 0
+                        yield
+                    number_in_turn += 1
+                    place = topic.name, wanted.partition_index
+                    deleted.partitions.append(self._delete_before(*place, wanted.offset))
+
+        self._loop.run_parts(
+            delete(), lambda: respond(DeleteRecordsResponse(throttle_time_ms=0, topics=topics))
         )
 
     def describe_log_dirs(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

@@ -27,7 +27,7 @@ from logbroker.registry.registry import PlacedTopic, Replicas
 from logbroker.registry.topic import Topic
 from logbroker.server.connection import Connection
 from logbroker.server.handlers.configs import config_source, topic_synonyms
-from logbroker.server.handlers.group_admin import LazyResponse
+from logbroker.server.handlers.lazy_response import LazyResponse
 from logbroker.server.leadership import log_config
 from logbroker.server.mutations import PartitionMutations
 from logbroker.server.partition import Partitions

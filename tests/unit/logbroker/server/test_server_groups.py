@@ -254,8 +254,8 @@ def test_groups_are_not_described_while_the_registry_does_not_respond(
     harness.registry.is_heard_of = False
     assert harness.fetch() == ["CoordinatorNotAvailable"]
     assert harness.commit(6) == ["CoordinatorNotAvailable"]
-    groups, refusal = harness.do(harness.coordinator.describe_all)
-    assert (groups, type(refusal).__name__) == ({}, "CoordinatorNotAvailable")
+    groups, refusal = harness.do(harness.coordinator.list_all)
+    assert (groups, type(refusal).__name__) == ([], "CoordinatorNotAvailable")
     harness.registry.is_heard_of = True
     harness.until_fetched({EVENTS: 5})
 
@@ -278,7 +278,7 @@ def test_an_empty_group_is_removed_from_memory(harness: CoordinatorHarness) -> N
     harness.registry.failures = [RegistryUnavailable("gone")]
     answer = harness.commit(5)
     until(lambda: bool(answer), "it is answered")
-    assert harness.do(harness.coordinator.describe_all) == ({}, None)
+    assert harness.do(harness.coordinator.list_all) == ([], None)
 
 
 def test_offsets_expire_and_a_group_without_any_is_deleted(
@@ -297,7 +297,7 @@ def test_offsets_expire_and_a_group_without_any_is_deleted(
     assert stored.offsets == {("events", 1): CommittedOffset(6)}
     harness.commit(7, ("events", 1), committed_ms=0)
     until(lambda: not harness.registry.load_groups(SLOT), "the group is deleted")
-    assert harness.do(harness.coordinator.describe_all) == ({}, None)
+    assert harness.do(harness.coordinator.list_all) == ([], None)
     harness.close()
 
 

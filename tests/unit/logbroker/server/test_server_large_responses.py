@@ -1,0 +1,223 @@
+"""Responses that take long are built on other threads; the loop serves others meanwhile."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka.protocol.admin.acl import DescribeAclsRequest, DescribeAclsResponse
+from kafka.protocol.admin.client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kafka.protocol.admin.groups import ListGroupsRequest, ListGroupsResponse
+from kafka.protocol.admin.topics import DeleteRecordsRequest, DeleteRecordsResponse
+from kafka.protocol.admin.users import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from kafka.protocol.consumer.group import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+from logbroker.config import BrokerConfig
+from logbroker.security.acl import ANY, Acl, AclOperation, AclResourceType, PatternType, Permission
+from logbroker.server.broker import READ_THREADS, Broker
+from logbroker.server.handlers import lazy_response, logs
+from tests.support.kafka.raw_connection import RawConnection
+from tests.support.kafka.stepped_broker import apply_views
+
+PARTITIONS = 3
+MAY_DESCRIBE = [
+    Acl(kind, name, PatternType.LITERAL, "User:*", ANY, AclOperation.ALL, Permission.ALLOW)
+    for kind, name in (
+        (AclResourceType.TOPIC, "events"),
+        (AclResourceType.GROUP, "readers"),
+        (AclResourceType.CLUSTER, "kafka-cluster"),
+    )
+]
+
+_Commit = OffsetCommitRequest.OffsetCommitRequestTopic
+_Fetch = OffsetFetchRequest.OffsetFetchRequestGroup
+_Trim = DeleteRecordsRequest.DeleteRecordsTopic
+
+
+@contextmanager
+def stepped(folder: Path, **settings: Any) -> Iterator[Broker]:
+    """A broker whose turns are ours, with a topic."""
+    broker = Broker(BrokerConfig(folder, port=0, **settings))
+    broker._loop._on_turn_end = broker._end_turn
+    broker._registry.create_topic("events", [(0,)] * PARTITIONS, {})
+    if settings:
+        broker._registry.change_acls(lambda acls: acls.union(MAY_DESCRIBE))
+    apply_views(broker)
+    yield broker
+    broker._close()
+
+
+@pytest.fixture(params=[{}, {"authorizer": True}], ids=["open", "authorizer"])
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with stepped(tmp_path / "log", **request.param) as broker:
+        yield broker
+
+
+@contextmanager
+def connect(broker: Broker) -> Iterator[RawConnection]:
+    with RawConnection(f"127.0.0.1:{broker.port}") as connection:
+        broker._loop._turn()
+        yield connection
+
+
+def turn_until(broker: Broker, condition: Callable[[], bool]) -> None:
+    while not condition():
+        broker._loop._turn()
+
+
+def ask(
+    broker: Broker, connection: RawConnection, request: Any, response: Any, version: int
+) -> Any:
+    connection.send(request, version)
+    turn_until(broker, connection.is_readable)
+    return connection.receive(response, version)[1]
+
+
+def is_served(broker: Broker, connection: RawConnection) -> bool:
+    request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+    return bool(ask(broker, connection, request, ApiVersionsResponse, 3).api_keys)
+
+
+def metadata(topics: list[str] | None, *, operations: bool = False) -> MetadataRequest:
+    named = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if topics is None else [named(name=each) for each in topics],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=operations,
+    )
+
+
+def settings_of_topic() -> DescribeConfigsRequest:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=2, resource_name="events", configuration_keys=None
+    )
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def all_acls() -> DescribeAclsRequest:
+    return DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    )
+
+
+REQUESTS: dict[str, tuple[Callable[[], Any], Any, int]] = {
+    "named topics": (lambda: metadata(["events"]), MetadataResponse, 9),
+    "operations of all topics": (lambda: metadata(None, operations=True), MetadataResponse, 9),
+    "settings": (settings_of_topic, DescribeConfigsResponse, 4),
+    "acls": (all_acls, DescribeAclsResponse, 2),
+    "users": (DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, 0),
+    "quotas": (DescribeClientQuotasRequest, DescribeClientQuotasResponse, 1),
+    "groups": (ListGroupsRequest, ListGroupsResponse, 4),
+    "offsets of a group": (
+        lambda: OffsetFetchRequest(group_id="readers", topics=None),
+        OffsetFetchResponse,
+        7,
+    ),
+    "offsets of groups": (
+        lambda: OffsetFetchRequest(groups=[_Fetch(group_id="readers", topics=None)]),
+        OffsetFetchResponse,
+        8,
+    ),
+}
+"""Short requests whose responses grow with the cluster."""
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_large_response_does_not_hold_up_other_clients(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    make, response, version = REQUESTS[name]
+    with connect(broker) as admin, connect(broker) as other:
+        ask(broker, admin, commit(), OffsetCommitResponse, 8)
+        monkeypatch.setattr(lazy_response, "QUICK_ITEMS_MAX", 0)
+        threads_are_free = threading.Event()
+        for _ in range(READ_THREADS):
+            broker._read_pool.submit(threads_are_free.wait, lambda _: None)
+        admin.send(make(), version)
+        broker._loop._turn()
+        assert is_served(broker, other)
+        assert not admin.is_readable()
+        threads_are_free.set()
+        turn_until(broker, admin.is_readable)
+        answer = admin.receive(response, version)[1]
+        if name.startswith("offsets of"):
+            (group,) = answer.groups if version >= 8 else [answer]
+            found = {each.partition_index: each for each in group.topics[0].partitions}
+            assert [found[number].committed_offset for number in range(PARTITIONS)] == [5, 6, 7]
+        elif name == "groups":
+            assert [each.group_id for each in answer.groups] == ["readers"]
+        elif response is MetadataResponse:
+            assert [len(each.partitions) for each in answer.topics] == [PARTITIONS]
+
+
+def test_all_topics_are_checked_on_another_thread(tmp_path: Path) -> None:
+    with stepped(tmp_path, authorizer=True) as broker, connect(broker) as client:
+        broker._registry.create_topic("hidden", [(0,)], {})
+        apply_views(broker)
+        threads_are_free = threading.Event()
+        for _ in range(READ_THREADS):
+            broker._read_pool.submit(threads_are_free.wait, lambda _: None)
+        for version in (0, 9):
+            client.send(metadata(None if version else []), version)
+        with connect(broker) as other:
+            assert is_served(broker, other)
+        assert not client.is_readable()
+        threads_are_free.set()
+        turn_until(broker, client.is_readable)
+        for version in (0, 9):
+            turn_until(broker, client.is_readable)
+            answer = client.receive(MetadataResponse, version)[1]
+            assert [each.name for each in answer.topics] == ["events"]
+
+
+def commit() -> OffsetCommitRequest:
+    partitions = [
+        _Commit.OffsetCommitRequestPartition(partition_index=number, committed_offset=5 + number)
+        for number in range(PARTITIONS)
+    ]
+    return OffsetCommitRequest(
+        group_id="readers",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[_Commit(name="events", partitions=partitions)],
+    )
+
+
+def test_records_of_a_few_partitions_are_deleted_per_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "DELETIONS_PER_TURN", 1)
+    partitions = [
+        _Trim.DeleteRecordsPartition(partition_index=number, offset=0)
+        for number in range(PARTITIONS)
+    ]
+    request = DeleteRecordsRequest(topics=[_Trim(name="events", partitions=partitions)])
+    with stepped(tmp_path) as broker, connect(broker) as admin:
+        admin.send(request, 2)
+        broker._loop._turn()
+        assert not admin.is_readable()
+        turn_until(broker, admin.is_readable)
+        answer = admin.receive(DeleteRecordsResponse, 2)[1]
+        assert [
+            (each.partition_index, each.error_code) for each in answer.topics[0].partitions
+        ] == [(number, 0) for number in range(PARTITIONS)]
