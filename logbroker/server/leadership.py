@@ -154,9 +154,7 @@ class PartitionLeadership:
             NewLog(topic.name, number, topic.topic_id, config)
             for topic, config in self._changed
             for number in range(topic.partitions)
-            if (key := (topic.name, number)) not in self._logs.logs
-            and key not in self._logs.unopened
-            and self._is_leader(view, topic, number)
+            if self._logs.lacks(topic.name, number) and self._is_leader(view, topic, number)
         )
         self._change_disk(self._disk)
 
@@ -229,8 +227,9 @@ class PartitionLeadership:
     ) -> None:
         partition = self._partitions.find(topic.name, number)
         key = topic.name, number
-        unopened = self._logs.unopened.get(key)
-        created = unopened.failure if unopened else self._disk.created.get(key)
+        created = self._disk.created.get(key)
+        if created is None and (unopened := self._logs.unopened.get(key)) is not None:
+            created = unopened.failure
         if isinstance(created, PartitionLog):
             self._logs.add(created)
         if not self._is_leader(view, topic, number):

@@ -1,17 +1,20 @@
-"""The owner of a data directory, and the topic id of a partition folder.
+"""The lock and the owner of a data directory, and the topic id of a partition folder.
 
-Both are Kafka's text files, and never change after they are written.
+The latter two are Kafka's text files, and never change after they are written.
 """
 
 import base64
 import binascii
+import fcntl
+import os
 from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
-from logbroker.errors import ConfigurationError
+from logbroker.errors import ConfigurationError, DataDirectoryInUse
 from logbroker.storage.file_writes import replace_file, write_durably
 
+LOCK_NAME: Final = ".lock"
 META_NAME: Final = "meta.properties"
 META_VERSION: Final = "0"
 
@@ -92,6 +95,22 @@ def read_topic_id(folder: Path) -> UUID | None:
         raise ConfigurationError(f"{file} has no {missing}") from None
     except ValueError as error:
         raise ConfigurationError(f"{file} is not readable: {error}") from None
+
+
+def lock_directory(path: Path) -> int:
+    """Lock a data directory for this process; returns the descriptor of its lock file.
+
+    Raises:
+        DataDirectoryInUse: another process holds the lock.
+    """
+    file = path / LOCK_NAME
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DataDirectoryInUse(f"{path} is in use: another process holds {file}") from None
+    return descriptor
 
 
 def has_topic_id(folder: Path) -> bool:

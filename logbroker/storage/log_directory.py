@@ -1,10 +1,8 @@
 """The data directory of a broker: partition folders, checkpoints and the lock."""
 
-import fcntl
 import json
 import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from logbroker.config import LogConfig
-from logbroker.errors import ConfigurationError, DataDirectoryInUse, StorageFailed
+from logbroker.errors import ConfigurationError, StorageFailed
 from logbroker.storage.checkpoints import OffsetCheckpoint, TopicPartition
 from logbroker.storage.file_writes import replace_file, sync_directory
 from logbroker.storage.identity import (
@@ -23,34 +21,35 @@ from logbroker.storage.identity import (
     PARTITION_METADATA_NAME,
     DirectoryIdentity,
     has_topic_id,
+    lock_directory,
     read_directory_identity,
     read_topic_id,
     write_directory_identity,
+)
+from logbroker.storage.partition_folder import (
+    DELETE_SUFFIX,
+    has_records,
+    is_left_over,
+    partition_of,
+    rename_to_delete,
 )
 from logbroker.storage.partition_log import PartitionLog
 from logbroker.storage.recovery import (
     KnownOffsets,
     LoadedLog,
     create_folder,
-    is_left_over,
     load_folder,
 )
-from logbroker.storage.segment import LOG_SUFFIX
 
-LOCK_NAME: Final = ".lock"
 CLEAN_MARKER_NAME: Final = ".kafka_cleanshutdown"
 CLEAN_MARKER: Final = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
 """As in Kafka; a broker without KRaft has no epoch."""
 
-DELETE_SUFFIX: Final = "-delete"
 OFFSET_MAX: Final = 2**63 - 1
-FILE_NAME_CHARS_MAX: Final = 255
 
 FOLDERS_AT_ONCE: Final = 4
 """A new folder needs several flushes, which a file system groups across threads. More threads
 would take the interpreter from the broker's loop more often."""
-
-_FOLDER_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 
 _log = logging.getLogger(__name__)
 
@@ -76,10 +75,12 @@ CreatedLogs = dict[TopicPartition, PartitionLog | StorageFailed]
 
 
 class UnopenedLog(NamedTuple):
-    """A log that could not be opened: why, and its checkpointed offsets."""
+    """A log that is not open: why, and its checkpointed offsets."""
 
     failure: StorageFailed
     known: KnownOffsets
+    is_unowned: bool = False
+    """Whether metadata of its topic was unreadable: it is opened once that is readable."""
 
 
 class Recovery(NamedTuple):
@@ -129,7 +130,7 @@ class LogDirectory:
             OSError: a disk operation failed.
         """
         path.mkdir(parents=True, exist_ok=True)
-        return cls(path, _lock(path / LOCK_NAME))
+        return cls(path, lock_directory(path))
 
     @property
     def identity(self) -> DirectoryIdentity | None:
@@ -160,8 +161,8 @@ class LogDirectory:
     ) -> None:
         """Open the logs of all topics that `owner_of` finds; remove all other folders.
 
-        Folders of `unreadable` topics are kept. Logs that were not closed cleanly are recovered,
-        with one log line each. A log that the disk cannot read or recover is in `unopened`, and
+        Logs that were not closed cleanly are recovered, with one log line each. A log that the disk
+        cannot read or recover is in `unopened`, as are those of `unreadable` topics, and
         checkpoints that cannot be written are logged, so that the others are served.
 
         Raises:
@@ -177,8 +178,7 @@ class LogDirectory:
         for folder in sorted(self.path.iterdir()):
             if folder.name.endswith(DELETE_SUFFIX):
                 shutil.rmtree(folder)
-            elif (name := _FOLDER_NAME.fullmatch(folder.name)) and folder.is_dir():
-                key = name[1], int(name[2])
+            elif (key := partition_of(folder)) is not None:
                 known = KnownOffsets(
                     recovery_points.get(key, 0),
                     log_starts.get(key, 0),
@@ -189,6 +189,9 @@ class LogDirectory:
                     if config is not None:
                         loaded = self._load_folder(folder, known, now_ms, is_clean=is_clean)
                         self.logs[key] = PartitionLog(folder, *key, config, loaded)
+                except StorageFailed as failure:
+                    self.unopened[key] = UnopenedLog(failure, known, is_unowned=True)
+                    _log.warning("%s", failure)
                 except OSError as cause:
                     self.unopened[key] = UnopenedLog(_not_opened(folder, cause), known)
                     _log.error("%s", self.unopened[key].failure)
@@ -215,9 +218,15 @@ class LogDirectory:
         return log
 
     def create_all(self, wanted: Sequence[NewLog]) -> CreatedLogs:
-        """Create empty logs on several threads, without adding them; safe on any thread."""
+        """Create empty logs on several threads, without adding them; safe on any thread.
+
+        Logs of `unopened` are opened instead.
+        """
+        now_ms = int(time.time() * 1000)
 
         def create(new: NewLog) -> PartitionLog | StorageFailed:
+            if (new.topic, new.partition) in self.unopened:
+                return self.open_again(new, now_ms)
             try:
                 return self._create(new)
             except StorageFailed as failure:
@@ -237,7 +246,13 @@ class LogDirectory:
                 if is_left_over(folder, wanted.topic_id):
                     shutil.rmtree(folder)
                 return self._create(wanted)
-            if read_topic_id(folder) != wanted.topic_id:
+            topic_id = read_topic_id(folder)
+            if unopened.is_unowned and topic_id not in (None, wanted.topic_id):
+                # Its topic was deleted while the metadata was unreadable.
+                self.remove(*key)
+                shutil.rmtree(rename_to_delete(folder, key))
+                return self._create(wanted)
+            if topic_id != wanted.topic_id:
                 return StorageFailed(f"{folder.name} belongs to another topic")
             loaded = self._load_folder(folder, unopened.known, now_ms, is_clean=False)
         except StorageFailed as failure:
@@ -245,6 +260,12 @@ class LogDirectory:
         except (OSError, ConfigurationError) as cause:
             return _not_opened(folder, cause)
         return PartitionLog(folder, *key, wanted.config, loaded)
+
+    def lacks(self, topic: str, partition: int) -> bool:
+        """Return whether `create_all` must create or open a log before it is served."""
+        key = topic, partition
+        unopened = self.unopened.get(key)
+        return unopened.is_unowned if unopened is not None else key not in self.logs
 
     def add(self, log: PartitionLog) -> None:
         """Add a log that was created or opened again."""
@@ -286,7 +307,7 @@ class LogDirectory:
             return []
         try:
             renamed = [
-                _renamed_to_delete(self.path / f"{topic}-{number}", (topic, number))
+                rename_to_delete(self.path / f"{topic}-{number}", (topic, number))
                 for number in partitions
             ]
             sync_directory(self.path)
@@ -363,8 +384,12 @@ class LogDirectory:
         owner_of: Callable[[UUID], Owner | None],
         unreadable: Collection[str],
     ) -> LogConfig | None:
-        """Return the settings of a folder's log; None if it is not to be opened."""
-        if not _has_records(folder) and not has_topic_id(folder):
+        """Return the settings of a folder's log; None if it is not to be opened.
+
+        Raises:
+            StorageFailed: metadata of its topic is unreadable.
+        """
+        if not has_records(folder) and not has_topic_id(folder):
             # The creation was interrupted; the log is created again if a topic needs it.
             shutil.rmtree(folder)
             return None
@@ -374,11 +399,10 @@ class LogDirectory:
             return None
         owner = owner_of(topic_id)
         if owner is None and key[0] in unreadable:
-            _log.warning("skipped folder %s: metadata of its topic is unreadable", folder.name)
-            return None
+            raise StorageFailed(f"{folder.name} is not opened: metadata of its topic is unreadable")
         if owner is None:
             _log.info("removed folder %s: its topic was deleted", folder.name)
-            shutil.rmtree(_renamed_to_delete(folder, key))
+            shutil.rmtree(rename_to_delete(folder, key))
             return None
         if owner.topic != key[0]:
             _log.warning("skipped folder %s: it belongs to topic %s", folder.name, owner.topic)
@@ -413,25 +437,6 @@ class LogDirectory:
 
 def _not_opened(folder: Path, cause: Exception) -> StorageFailed:
     return StorageFailed(f"{folder.name} cannot be opened: {cause}")
-
-
-def _renamed_to_delete(folder: Path, key: TopicPartition) -> Path:
-    suffix = f"-{key[1]}.{uuid4().hex}{DELETE_SUFFIX}"
-    return folder.rename(folder.with_name(key[0][: FILE_NAME_CHARS_MAX - len(suffix)] + suffix))
-
-
-def _has_records(folder: Path) -> bool:
-    return any(path.stat().st_size for path in folder.glob(f"*{LOG_SUFFIX}"))
-
-
-def _lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise DataDirectoryInUse(f"{path.parent} is in use: another process holds {path}") from None
-    return descriptor
 
 
 def _closed(log: PartitionLog) -> StorageFailed | None:

@@ -20,7 +20,7 @@ from logbroker.storage.checkpoints import (
 from logbroker.storage.cleaned_segment import complete_swaps
 from logbroker.storage.domain.producer_state import ProducerState, decode_snapshot
 from logbroker.storage.file_writes import sync_directory
-from logbroker.storage.identity import has_topic_id, read_topic_id, write_topic_id
+from logbroker.storage.identity import write_topic_id
 from logbroker.storage.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -73,17 +73,6 @@ def create_folder(folder: Path, topic_id: UUID) -> LoadedLog:
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def is_left_over(folder: Path, topic_id: UUID) -> bool:
-    """Return whether a failed creation of a log of the topic left its folder, without records."""
-    if not folder.is_dir() or (has_topic_id(folder) and read_topic_id(folder) != topic_id):
-        return False
-    # An empty log at a later offset had records.
-    return all(
-        not file.stat().st_size and not file.stem.strip("0")
-        for file in folder.glob(f"*{LOG_SUFFIX}")
-    )
 
 
 def load_folder(folder: Path, known: KnownOffsets, now_ms: int, *, is_clean: bool) -> Loaded:

@@ -35,14 +35,16 @@ FIRST, SECOND = UUID(int=1), UUID(int=2)
 class Stage:
     """Partition leadership over a real data directory, with its callbacks recorded."""
 
-    def __init__(self, path: Path, *topics: Topic) -> None:
+    def __init__(
+        self, path: Path, *topics: Topic, unreadable: frozenset[str] = frozenset()
+    ) -> None:
         """Open the logs of these topics."""
         self.path = path
         self.loop = SocketLoop()
         self.disk = WorkerPool(self.loop, "disk", 1)
         self.logs = LogDirectory.claim(path)
         owners = {each.topic_id: Owner(each.name, LogConfig()) for each in topics}
-        self.logs.load(owners.get, 0)
+        self.logs.load(owners.get, 0, unreadable)
         self.partitions = Partitions(NOBODY)
         self.led: list[Partition] = []
         self.closed: list[tuple[Partition, RequestRefused]] = []
@@ -223,6 +225,39 @@ def test_a_topic_recreated_while_unreadable_is_empty(stage: Stage) -> None:
     stage.apply(unreadable=frozenset({"events"}))
     stage.apply(topic(HERE, topic_id=SECOND))
     assert append(stage.partitions.get("events", 0), b"new") == 0
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Iterator[Stage]:
+    """A stage that could not read the metadata of a topic at its start; its log has one record."""
+    first = Stage(tmp_path)
+    first.apply(topic(HERE))
+    append(first.partitions.get("events", 0), b"kept")
+    first.close()
+    unread = Stage(tmp_path, unreadable=frozenset({"events"}))
+    unread.apply(unreadable=frozenset({"events"}))
+    assert unread.served == []
+    yield unread
+    unread.close()
+
+
+def test_a_topic_whose_metadata_was_unreadable_at_the_start_is_served_without_a_restart(
+    unread: Stage, tmp_path: Path
+) -> None:
+    checkpoint = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert checkpoint.splitlines()[2:] == ["events 0 1"]
+    unread.apply(topic(HERE))
+    assert append(unread.partitions.get("events", 0), b"next") == 1
+    assert unread.logs.unopened == {}
+
+
+def test_a_topic_recreated_while_its_metadata_was_unreadable_at_the_start_is_empty(
+    unread: Stage,
+) -> None:
+    unread.apply(topic(HERE, topic_id=SECOND))
+    assert append(unread.partitions.get("events", 0), b"new") == 0
+    assert unread.folders == ["events-0"]
+    assert read_topic_id(unread.path / "events-0") == SECOND
 
 
 def test_new_partitions_and_settings_reach_the_logs(stage: Stage) -> None:

@@ -73,7 +73,7 @@ def test_the_folder_of_a_topic_with_unreadable_metadata_is_reported_and_kept(
     directory = LogDirectory.claim(tmp_path)
     directory.load(lambda _: None, 0, unreadable={"events"})
     assert directory.logs == {}
-    assert "skipped folder events-0: metadata of its topic is unreadable" in caplog.messages
+    assert "events-0 is not opened: metadata of its topic is unreadable" in caplog.messages
     directory.close()
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
