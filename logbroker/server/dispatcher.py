@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 from logbroker.quotas.entities import NAME_CHARS_MAX
 from logbroker.quotas.meters import ClientMeters, QuotaMeters, milliseconds
@@ -27,6 +28,8 @@ from logbroker.wire.response_queue import PendingResponse
 from logbroker.wire.schema import error_codes
 
 log = logging.getLogger("logbroker.dispatcher")
+
+T = TypeVar("T")
 
 Handler = Callable[[Any], Any]
 """Returns the response to a request; both are kafka-python messages."""
@@ -98,6 +101,8 @@ class RequestDispatcher:
         self._throttle_s = 0.0
         """The throttle time of the request that is being dispatched."""
         self._read_pool = read_pool
+        self._waiting: dict[Connection, deque[Callable[[], None]]] = {}
+        """Calls that wait for the one of the same connection that runs on the pool."""
         self._loop = loop
         self._counters = counters
 
@@ -240,8 +245,10 @@ class RequestDispatcher:
     def _handle_decoded(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
         api_key = ApiKey(answer.header.api_key)
         if (is_large and api_key in BY_VIEW) or self._guards.is_expensive(api_key, request):
-            self._read_pool.submit(
-                lambda: self._handle_on(answer, request, is_large=True), answer.fail_if_error
+            self._run_elsewhere(
+                answer.connection,
+                lambda: self._handle_on(answer, request, is_large=True),
+                answer.fail_if_error,
             )
         else:
             self._handle_on(answer, request, is_large=is_large)
@@ -299,7 +306,31 @@ class RequestDispatcher:
             self._count_response(answer, codes)
             answer.connection.send()
 
-        self._read_pool.submit(work, done)
+        # The current thread may be one of the pool.
+        self._loop.call_soon(lambda: self._run_elsewhere(answer.connection, work, done))
+
+    def _run_elsewhere(
+        self, connection: Connection, call: Callable[[], T], done: Callable[[T | Exception], None]
+    ) -> None:
+        """Run a call on the pool after the earlier ones of its connection.
+
+        So clients share the threads, however many requests one of them sends at once.
+        """
+
+        def finished(result: T | Exception) -> None:
+            done(result)
+            waiting = self._waiting[connection]
+            if waiting and connection.is_open:
+                waiting.popleft()()
+            else:
+                del self._waiting[connection]
+
+        start = partial(self._read_pool.submit, call, finished)
+        if connection in self._waiting:
+            self._waiting[connection].append(start)
+        else:
+            self._waiting[connection] = deque()
+            start()
 
     def _count_response(self, answer: "_Answer", codes: Counter[int]) -> None:
         api_key = answer.header.api_key

@@ -36,8 +36,10 @@ from logbroker.config import BrokerConfig
 from logbroker.security.acl import ANY, Acl, AclOperation, AclResourceType, PatternType, Permission
 from logbroker.server.broker import READ_THREADS, Broker
 from logbroker.server.handlers import lazy_response, logs
+from logbroker.wire.apis import ApiKey
 from tests.support.kafka.raw_connection import RawConnection
 from tests.support.kafka.stepped_broker import apply_views
+from tests.support.processes.waiting import until
 
 PARTITIONS = 3
 MAY_DESCRIBE = [
@@ -168,6 +170,41 @@ def test_a_large_response_does_not_hold_up_other_clients(
             assert [each.group_id for each in answer.groups] == ["readers"]
         elif response is MetadataResponse:
             assert [len(each.partitions) for each in answer.topics] == [PARTITIONS]
+
+
+def test_clients_share_the_threads_however_many_requests_one_sends(tmp_path: Path) -> None:
+    with stepped(tmp_path) as broker, connect(broker) as greedy, connect(broker) as modest:
+        threads_are_free = threading.Event()
+        for _ in range(READ_THREADS):
+            broker._read_pool.submit(threads_are_free.wait, lambda _: None)
+        until(broker._read_pool._calls.empty, "all threads wait")
+        sent = [greedy.encode(settings_of_topic(), 4) for _ in range(50)]
+        greedy.socket.sendall(b"".join(sent))
+        broker._loop._turn()
+        modest.send(settings_of_topic(), 4)
+        turn_until(broker, lambda: broker._counters.requests[ApiKey.DESCRIBE_CONFIGS] > len(sent))
+        assert broker._read_pool._calls.qsize() == 2
+        threads_are_free.set()
+        for number in range(1, len(sent) + 1):
+            turn_until(broker, greedy.is_readable)
+            assert greedy.receive(DescribeConfigsResponse, 4)[0] == number
+        turn_until(broker, modest.is_readable)
+        assert not broker._dispatcher._waiting
+
+
+def test_a_client_that_leaves_waits_for_nothing(tmp_path: Path) -> None:
+    with stepped(tmp_path) as broker, connect(broker) as other:
+        threads_are_free = threading.Event()
+        for _ in range(READ_THREADS):
+            broker._read_pool.submit(threads_are_free.wait, lambda _: None)
+        with connect(broker) as client:
+            for _ in range(50):
+                client.send(settings_of_topic(), 4)
+            turn_until(broker, lambda: broker._counters.requests[ApiKey.DESCRIBE_CONFIGS] == 50)
+        turn_until(broker, lambda: len(broker._listener) == 1)
+        threads_are_free.set()
+        turn_until(broker, lambda: not broker._dispatcher._waiting)
+        assert is_served(broker, other)
 
 
 def test_all_topics_are_checked_on_another_thread(tmp_path: Path) -> None:
