@@ -10,6 +10,9 @@ class OpenFile(Protocol):
     def fileno(self) -> int:
         """Return the descriptor."""
 
+    def record_failure(self) -> None:
+        """Record that a read of the file has failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileSpan:

@@ -315,7 +315,7 @@ class Broker:
         self._loop.call_at(self._loop.now_s + self._config.log_retry_s, self._reopen_failed)
 
     def _reopen_failed(self) -> None:
-        """Try to open the logs that could not be opened."""
+        """Try to open the logs that could not be opened, or reject appends since they failed."""
         self._reopen_next(iter(self._partitions.failed))
 
     def _reopen_next(self, keys: Iterator[tuple[str, int]]) -> None:
@@ -324,9 +324,13 @@ class Broker:
         if key is None:
             self._schedule_reopening()
             return
-        reopen = partial(self._leadership.reopen, *key, self._loop.now_ms)
-        self._membership.run_between_views(reopen)
+        self._membership.run_between_views(partial(self._reopen, *key))
         self._membership.call_after_views(lambda: self._reopen_next(keys))
+
+    def _reopen(self, topic: str, number: int) -> Step:
+        # Batches of this turn are written before the log is closed.
+        self._produce.end_turn()
+        yield from self._leadership.reopen(topic, number, self._loop.now_ms)
 
     def _handle_flush(self, partition: Partition) -> None:
         self._dispatcher.touched.update(self._produce.complete_flushed(partition))

@@ -266,12 +266,19 @@ class Connection:
         try:
             self._is_blocked = self._send_output()
         except OSError as error:
-            self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
+            self._fail_send(error)
             return
         if self.meters is not None:
             now_s = time.monotonic()
             self.meters.record_request(now_s - began_s, self._loop.now_s)
         self._update_events()
+
+    def _fail_send(self, error: OSError) -> None:
+        span = self._output[0] if self._output else None
+        if isinstance(span, FileSpan) and not isinstance(error, ConnectionError):
+            # The disk may have failed, or the network: a second read tells.
+            self._read_pool.submit(partial(load_into_cache, span), partial(_record_failure, span))
+        self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
 
     def _handle_events(self, events: int) -> None:
         if events & READ:
@@ -377,10 +384,11 @@ class Connection:
 
     def _load(self, chunk: FileSpan) -> None:
         self._is_loading = True
-        self._read_pool.submit(partial(load_into_cache, chunk), self._finish_load)
+        self._read_pool.submit(partial(load_into_cache, chunk), partial(self._finish_load, chunk))
 
-    def _finish_load(self, result: Exception | None) -> None:
+    def _finish_load(self, chunk: FileSpan, result: Exception | None) -> None:
         self._is_loading = False
+        _record_failure(chunk, result)
         if not self.is_open:
             return
         if result is not None:
@@ -404,3 +412,8 @@ class Connection:
         if events != self._events:
             self._events = events
             self._loop.modify(self._sock, events, self._handle_events)
+
+
+def _record_failure(span: FileSpan, result: Exception | None) -> None:
+    if result is not None:
+        span.file.record_failure()

@@ -39,11 +39,11 @@ class GroupCommit:
         self._on_flushed = on_flushed
         self._on_failed = on_failed
         self._failed: set[Partition] = set()
-        """Partitions that reject appends until restart; the failure is logged once."""
+        """Partitions that reject appends until they are reopened; the failure is logged once."""
 
     @property
     def partitions_flush_failed(self) -> int:
-        """The number of logs that reject appends until restart; safe on any thread."""
+        """The number of logs that reject appends until they are reopened; safe on any thread."""
         return len(self._failed)
 
     def schedule_flush(self, partition: Partition) -> None:

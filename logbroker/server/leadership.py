@@ -173,9 +173,19 @@ class PartitionLeadership:
                 yield
 
     def reopen(self, name: str, number: int, now_ms: int) -> Step:
-        """Open, or create, the log of a led partition that failed before."""
+        """Open, or create, the log of a led partition that failed before.
+
+        Until now, a log that rejects appends since a flush failed was read. It is closed first,
+        because its recovery changes its files.
+        """
         topic = self._partitions.view.topics.get(name)
-        if topic is None or (name, number) not in self._partitions.failed:
+        partition = self._partitions.find(name, number)
+        if partition is not None and isinstance(failure := partition.log.failure, StorageFailed):
+            self._logs.set_aside(partition.log, failure)
+            self._partitions.remove(name, number)
+            self._partitions.add_failed(partition.topic, number, failure)
+            self._on_closed(partition, failure)
+        if topic is None or not self._partitions.is_offline(name, number):
             return
         config = log_config(self._config, topic)
         wanted = NewLog(name, number, topic.topic_id, config)

@@ -86,8 +86,9 @@ class Partitions:
 
     @property
     def failed(self) -> list[tuple[str, int]]:
-        """The led partitions whose log cannot be opened."""
-        return list(self._failed)
+        """The led partitions whose log cannot be opened, or rejects appends since it failed."""
+        rejecting = [key for key, each in self._by_name.items() if each.log.failure is not None]
+        return [*self._failed, *rejecting]
 
     def all(self) -> list[Partition]:
         """Return all open partitions; safe on any thread."""
@@ -114,6 +115,10 @@ class Partitions:
     def add_failed(self, topic: Topic, number: int, failure: StorageFailed) -> None:
         """Reject requests for a partition whose log cannot be opened."""
         self._failed[topic.name, number] = failure
+
+    def is_offline(self, topic: str, number: int) -> bool:
+        """Return whether this broker leads the partition, but its log cannot be opened."""
+        return (topic, number) in self._failed
 
     def find(self, topic: str, number: int) -> Partition | None:
         """Return the partition if this broker serves it."""

@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -34,12 +34,9 @@ from logbroker.storage.partition_folder import (
     rename_to_delete,
 )
 from logbroker.storage.partition_log import PartitionLog
-from logbroker.storage.recovery import (
-    KnownOffsets,
-    LoadedLog,
-    create_folder,
-    load_folder,
-)
+from logbroker.storage.recovery import KnownOffsets, LoadedLog, create_folder, load_folder
+from logbroker.storage.segment import LOG_SUFFIX
+from logbroker.storage.segment_file import drop_from_cache
 
 CLEAN_MARKER_NAME: Final = ".kafka_cleanshutdown"
 CLEAN_MARKER: Final = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
@@ -254,12 +251,21 @@ class LogDirectory:
                 return self._create(wanted)
             if topic_id != wanted.topic_id:
                 return StorageFailed(f"{folder.name} belongs to another topic")
+            for segment in folder.glob(f"*{LOG_SUFFIX}"):
+                drop_from_cache(segment)
             loaded = self._load_folder(folder, unopened.known, now_ms, is_clean=False)
         except StorageFailed as failure:
             return failure
         except (OSError, ConfigurationError) as cause:
             return _not_opened(folder, cause)
         return PartitionLog(folder, *key, wanted.config, loaded)
+
+    def set_aside(self, log: PartitionLog, failure: StorageFailed) -> None:
+        """Move a log that failed to `unopened`; nothing of it may be staged."""
+        key, flushed = (log.topic, log.partition), log.high_watermark
+        known = KnownOffsets(flushed, log.log_start_offset, dense_from=flushed)
+        self.unopened[key] = UnopenedLog(failure, known)
+        del self.logs[key]
 
     def lacks(self, topic: str, partition: int) -> bool:
         """Return whether `create_all` must create or open a log before it is served."""
@@ -272,14 +278,6 @@ class LogDirectory:
         key = log.topic, log.partition
         self.logs[key] = log
         self.unopened.pop(key, None)
-
-    def delete(self, topic: str, partitions: Iterable[int]) -> list[Path]:
-        """Delete a topic's logs and return the renamed folders, which the caller removes.
-
-        Raises:
-            StorageFailed: a rename failed; the logs are closed, but their folders are kept.
-        """
-        return self.rename_removed(topic, [n for n in partitions if self.remove(topic, n)])
 
     def remove(self, topic: str, partition: int) -> bool:
         """Remove a log, so that a new topic with the same name cannot use it.
@@ -323,9 +321,10 @@ class LogDirectory:
         """
         with self._checkpointing:
             forgotten = list(self._deleted)
-            # In this order: a log that `add` moves meanwhile is in one of them, or in both.
-            unopened = self.unopened.copy().items()
+            # A log that is moved meanwhile, to or from `unopened`, is in one of them, or in both.
+            before = self.unopened.copy()
             logs = list(self.logs.copy().items())
+            unopened = (before | self.unopened).items()
             flushed = {key: each.known.recovery_point for key, each in unopened}
             flushed |= {key: log.high_watermark for key, log in logs}
             starts = {

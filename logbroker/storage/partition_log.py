@@ -90,7 +90,8 @@ class PartitionLog(ReadableLog):
         self._active = active
         self._closed_with = (active, loaded.end_offset) if loaded.is_closed else None
         self._progress = FlushProgress(active, end)
-        self._failure: RequestRefused | None = None
+        self.failure: RequestRefused | None = None
+        """Why appends are rejected until the log is reopened, or for good if it was deleted."""
         self._undone: StorageFailed | None = None
         self.written_bytes = 0
         """The bytes appended since the log was opened."""
@@ -242,7 +243,7 @@ class PartitionLog(ReadableLog):
         return self._producers.check(producer_id, epoch, sequence, last_sequence)
 
     def _rejection(self, batch: memoryview) -> RequestRefused:
-        known = self._failure or self._undone
+        known = self.failure or self._undone
         return type(known)(*known.args) if known else self._invalid(batch)
 
     def _invalid(self, batch: memoryview) -> RequestRefused:
@@ -251,7 +252,7 @@ class PartitionLog(ReadableLog):
     def _set_limit(self) -> None:
         """Set the maximum batch size; no batch is accepted after a failure."""
         config = self._config
-        accepts_batches = self._failure is None and self._undone is None
+        accepts_batches = self.failure is None and self._undone is None
         largest = min(config.max_message_bytes, config.segment_bytes)
         self._batch_bytes_max = largest if accepts_batches else _NO_BATCH_FITS
 
@@ -279,7 +280,7 @@ class PartitionLog(ReadableLog):
 
     def _fail(self, what: str) -> StorageFailed:
         failed = StorageFailed(f"{self.folder.name}: {what}")
-        self._failure = self._failure or failed
+        self.failure = self.failure or failed
         self._set_limit()
         return failed
 
@@ -342,8 +343,8 @@ class PartitionLog(ReadableLog):
         self._view = self._view._replace(end=flushed)
 
     def _check_usable(self) -> None:
-        if self._failure is not None:
-            raise type(self._failure)(*self._failure.args)
+        if self.failure is not None:
+            raise type(self.failure)(*self.failure.args)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the last leader epoch up to `epoch` and its end offset, or (-1, -1)."""
@@ -444,5 +445,5 @@ class PartitionLog(ReadableLog):
 
     def discard(self) -> None:
         """Reject all later appends and flushes: the topic is deleted."""
-        self._failure = UnknownTopicOrPartition(f"{self.folder.name} was deleted")
+        self.failure = UnknownTopicOrPartition(f"{self.folder.name} was deleted")
         self._set_limit()

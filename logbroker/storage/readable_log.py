@@ -137,6 +137,7 @@ class ReadableLog:
         if offset >= view.end.offset:
             return None
         segment = view.segment_of(offset)
+        segment.file.check()
         limit = view.readable_bytes(segment)
         start = self._position_of(view, segment, offset, limit)
         end, next_offset = self._end_of_read(view, segment, start, start + bytes_max, whole_batch)

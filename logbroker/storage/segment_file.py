@@ -6,7 +6,9 @@ would stall every client (KAFKA-7504), so the broker checks `is_cached` first an
 """
 
 import errno
+import math
 import os
+import time
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,10 @@ from logbroker.records.file_span import FileSpan
 
 PROBE_STEP_BYTES: Final = 128 * 1024
 """Linux reads ahead in windows of this size, so one cached page stands for its window."""
+
+READ_RETRY_S: Final = 10.0
+"""How long a segment that could not be read is not read again. Each failed read costs the reader
+its connection, and with it the other partitions of its Fetch."""
 
 _CAN_PROBE: Final = hasattr(os, "RWF_NOWAIT")
 
@@ -27,10 +33,11 @@ class SegmentFile:
     space of a deleted file is freed when its last reader finishes.
     """
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_failed_s")
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
+        self._failed_s = -math.inf
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def __del__(self) -> None:
@@ -40,6 +47,29 @@ class SegmentFile:
     def fileno(self) -> int:
         """Return the descriptor, which only this object may close."""
         return self._descriptor
+
+    def record_failure(self) -> None:
+        """Let `check` fail for a while, because a read has failed."""
+        self._failed_s = time.monotonic()
+
+    def check(self) -> None:
+        """Do nothing, unless a read has failed in the last `READ_RETRY_S`.
+
+        Raises:
+            OSError: a read has failed.
+        """
+        if time.monotonic() < self._failed_s + READ_RETRY_S:
+            raise OSError(errno.EIO, "the disk failed to read this segment")
+
+
+def drop_from_cache(path: Path) -> None:
+    """Drop the cached pages of a file that are clean, so that later reads see what the disk has.
+
+    Linux counts pages as clean that it could not write. Without this, a recovery after a failed
+    flush would find batches intact that a power cut loses.
+    """
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def is_cached(span: FileSpan) -> bool:

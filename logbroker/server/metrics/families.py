@@ -54,7 +54,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "disk_free_bytes": Family("gauge", "Free space on the file system of the data directory."),
     "partitions_write_failed": Family("gauge", "Partitions whose last write failed."),
     "partitions_flush_failed": Family(
-        "gauge", "Partitions that reject appends until restart because a flush failed."
+        "gauge", "Partitions that reject appends until reopened because a flush failed."
     ),
     "partitions_open_failed": Family(
         "gauge", "Partitions of this broker whose logs cannot be opened."

@@ -196,7 +196,7 @@ def test_a_failed_write_before_the_large_batch_is_reported(
     turn_until_readable(broker, client)
     assert outcomes(client) == [(STORAGE_ERROR, -1), (0, 0)]
     # It would fail the shutdown.
-    broker._logs.logs["events", 0]._failure = None
+    broker._logs.logs["events", 0].failure = None
 
 
 def test_settings_that_change_during_the_validation_apply(

@@ -1,7 +1,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -45,6 +45,13 @@ def filled(path: Path) -> LogDirectory:
         append_all(log, [batch(b"%d" % number + b"." * 400) for number in range(4)])
         make_visible(log)
     return directory
+
+
+def delete(directory: LogDirectory, topic: str, partitions: Iterable[int]) -> list[Path]:
+    """Delete logs of a topic, whose renamed folders are returned."""
+    return directory.rename_removed(
+        topic, [number for number in partitions if directory.remove(topic, number)]
+    )
 
 
 def killed(directory: LogDirectory) -> None:
@@ -155,7 +162,7 @@ def test_one_process_holds_the_directory(tmp_path: Path) -> None:
 
 def test_a_topic_is_deleted_at_once_and_its_folders_are_returned(tmp_path: Path) -> None:
     directory = filled(tmp_path)
-    paths = directory.delete("a", range(2))
+    paths = delete(directory, "a", range(2))
     assert len(paths) == 2
     assert all(path.is_dir() and path.name.endswith("-delete") for path in paths)
     assert list(directory.logs) == [("b-1", 0)]
@@ -172,7 +179,7 @@ def test_a_recreated_topic_has_nothing_of_the_deleted_one(tmp_path: Path) -> Non
     directory = filled(tmp_path)
     directory.logs["a", 0].delete_records_before(4)
     directory.write_checkpoints()
-    directory.delete("a", range(2))
+    delete(directory, "a", range(2))
     log = directory.create("a", 0, TOPICS["a"], CONFIG)
     append_all(log, [batch(b"new")])
     make_visible(log)
@@ -188,7 +195,7 @@ def test_a_topic_with_undeletable_folders_leaves_no_log_to_a_recreated_one(
     directory = filled(tmp_path)
     shutil.rmtree(tmp_path / "a-0")
     with pytest.raises(StorageFailed, match="topic a cannot be deleted"):
-        directory.delete("a", range(2))
+        delete(directory, "a", range(2))
     assert list(directory.logs) == [("b-1", 0)]
     with pytest.raises(StorageFailed, match="a-1 cannot be created"):
         directory.create("a", 1, UUID(int=3), CONFIG)
@@ -198,7 +205,7 @@ def test_a_topic_with_undeletable_folders_leaves_no_log_to_a_recreated_one(
 def test_the_longest_topic_name_can_be_deleted(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     directory.create("t" * 249, 9999, TOPIC_ID, CONFIG)
-    (path,) = directory.delete("t" * 249, [9999])
+    (path,) = delete(directory, "t" * 249, [9999])
     assert len(path.name) == 255
     directory.close()
 
