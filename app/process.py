@@ -1,6 +1,7 @@
 """Set-up of the service's processes: signals, open files, garbage collection, side threads."""
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -45,6 +46,11 @@ def allow_many_connections() -> None:
     """Raise the limit of open files to its maximum: each request in flight needs one."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+
+
+def report_crashes() -> None:
+    """Write the stacks of all threads to standard error if a native library crashes."""
+    faulthandler.enable()
 
 
 def collect_rarely() -> None:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from app.config import Settings
 from app.http.trusted_proxies import TrustedProxies
-from app.process import allow_many_connections
+from app.process import allow_many_connections, report_crashes
 from app.services.services import Services, open_services
 from app.store import SecretKeyMissing
 from logbroker.bounded_http import BoundedHttp
@@ -96,6 +96,7 @@ def serve(settings: Settings, create_application: Callable[[Services], ASGIApp])
 async def _serve(settings: Settings, create_application: Callable[[Services], ASGIApp]) -> None:
     _survive_stopping()
     allow_many_connections()
+    report_crashes()
     async with open_services(settings) as services:
         await server_of(create_application(services), services).serve()
 

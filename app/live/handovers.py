@@ -12,7 +12,7 @@ from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
 
-POLL_S: Final = 0.25
+POLL_S: Final = 0.5
 _REFRESH_S_MAX: Final = 2.0
 """How long the assignment of partitions waits for the database."""
 

@@ -16,7 +16,7 @@ from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
 
-REFRESH_S: Final = 0.25
+REFRESH_S: Final = 0.5
 """Interval of refreshes; a change takes effect well within a second."""
 
 _REFRESHED_S: Final = 2.0

@@ -33,7 +33,12 @@ from app.log.group_reader import GroupReader, GroupStage
 from app.log.publisher import EventPublisher
 from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_LOG, EVENTS
-from app.process import allow_many_connections, collect_rarely, stop_on_signals
+from app.process import (
+    allow_many_connections,
+    collect_rarely,
+    report_crashes,
+    stop_on_signals,
+)
 from app.store import Store, StoreError, StoreUnavailable
 from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
@@ -76,6 +81,7 @@ def run(settings: Settings) -> int:
     """
     configure_logging()
     allow_many_connections()
+    report_crashes()
     collect_rarely()
     try:
         store = Store.of(settings)

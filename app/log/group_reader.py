@@ -393,7 +393,7 @@ def group_configuration(
         "queued.max.messages.kbytes": 16_384,
         # The default, a second, is how long a queue that was full stays unfilled.
         "fetch.queue.backoff.ms": 10,
-        "fetch.wait.max.ms": 100,
+        "fetch.wait.max.ms": 250,
         "fetch.error.backoff.ms": 100,
         "topic.metadata.refresh.interval.ms": 10_000,
         "reconnect.backoff.ms": 50,

@@ -15,7 +15,12 @@ from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.replay_requests import ReplayRequestListener
 from app.log.topics import DELIVERY_OUTCOMES
-from app.process import allow_many_connections, collect_rarely, stop_on_signals
+from app.process import (
+    allow_many_connections,
+    collect_rarely,
+    report_crashes,
+    stop_on_signals,
+)
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
@@ -45,6 +50,7 @@ def run(settings: Settings) -> int:
     """
     configure_logging()
     allow_many_connections()
+    report_crashes()
     collect_rarely()
     try:
         store = Store.of(settings)

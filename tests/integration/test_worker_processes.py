@@ -1,6 +1,7 @@
 """Worker processes that crash, freeze and end, on a real broker and both databases."""
 
 import asyncio
+import signal
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -210,3 +211,11 @@ def test_two_workers_share_replays_and_never_one(scene: Scene) -> None:
         assert sorted(scene.event_ids) == scene.expected
 
     scene.play(scenario)
+
+
+def test_a_crash_in_native_code_reports_the_stacks(scene: Scene) -> None:
+    worker = scene.worker()
+    worker.until_says("rewind worker ready")
+    worker.stop(signal.SIGSEGV)
+    assert "Fatal Python error: Segmentation fault" in worker.output
+    assert "in run" in worker.output

@@ -232,10 +232,11 @@ def test_any_bytes_are_a_request_or_malformed(
         _, message = decoded(bytes(frame))
     except MalformedRequest:
         return
-    # What was understood can be said again: nothing in it is cut or of the wrong type.
+    # It encodes again: nothing in it is cut or of the wrong type.
     message._header = None
     again = REQUESTS[api_key].decode(bytes(message.encode(version=version)), version=version)
-    assert again.to_dict() == message.to_dict()
+    # A number may be NaN, which equals nothing.
+    assert repr(again.to_dict()) == repr(message.to_dict())
 
 
 @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
