@@ -259,6 +259,29 @@ def test_offsets_of_the_papers_consumers_are_read(cluster: Cluster) -> None:
     assert names == set()
 
 
+def test_a_group_without_a_generation_leaves_nothing_with_its_last_offset(
+    cluster: Cluster,
+) -> None:
+    broker = cluster.join_broker(1)
+    settle(broker)
+    registry, client = broker.registry, cluster.client()
+    client.create("/consumers/paper/ids", b"", makepath=True)
+    places = [("t", 0), ("t", 1), ("u", 0)]
+    for group in ("simple", "paper", "member"):
+        registry.commit_offsets(group, dict.fromkeys(places, CommittedOffset(1)))
+    registry.store_membership("member", StoredMembership(1, "consumer", None, None, ()))
+    for group in ("simple", "paper", "member"):
+        registry.delete_offsets(group, places[:2])
+        assert client.exists(f"/consumers/{group}/offsets/u/0")
+        registry.delete_offsets(group, places)
+        registry.delete_offsets(group, places)
+    assert sorted(client.get_children("/consumers")) == ["member", "paper"]
+    assert client.get_children("/consumers/paper/offsets/t") == []
+    registry.commit_offsets("simple", {("t", 0): CommittedOffset(2)})
+    (stored,) = registry.load_groups(coordination_slot("simple"))
+    assert stored.offsets == {("t", 0): CommittedOffset(2)}
+
+
 def test_a_second_broker_with_the_same_id_is_rejected(
     cluster: Cluster,
 ) -> None:

@@ -43,7 +43,8 @@ from logbroker.registry.zookeeper.session import (
 # An upper bound of a deletion's bytes in addition to its path.
 DELETE_BYTES: Final = 64
 
-OWN_NODES: Final = frozenset({"offsets", "membership"})
+OFFSETS: Final = "offsets"
+OWN_NODES: Final = frozenset({OFFSETS, "membership"})
 """The nodes of a group that its coordinator writes; consumers of the paper write offsets too."""
 
 _log = logging.getLogger(__name__)
@@ -119,12 +120,15 @@ class GroupStore:
         self._write(group_id, lambda transaction: self._put(transaction, contents, parents))
 
     def delete_offsets(self, group_id: str, places: Sequence[TopicPartition]) -> None:
-        """Delete offsets; see `Registry.delete_offsets`."""
-        wanted = [paths.offset(group_id, *place) for place in dict.fromkeys(places)]
+        """Delete offsets, and the group if it has nothing else; see `Registry.delete_offsets`."""
+        wanted = {paths.offset(group_id, *place) for place in places}
 
         def existing() -> list[str]:
-            found = self._session.request_all(exists(path) for path in wanted)
-            return [path for path, stat in zip(wanted, found, strict=True) if stat is not None]
+            (below,) = self._session.request_all([children(paths.group(group_id))])
+            offsets, topics = self._offset_nodes(group_id)
+            if below == [OFFSETS] and wanted.issuperset(offsets):
+                return [*offsets, *topics, paths.offsets(group_id), paths.group(group_id)]
+            return [path for path in offsets if path in wanted]
 
         self._delete(group_id, existing)
 
@@ -187,15 +191,21 @@ class GroupStore:
         if below is None:
             return []
         own = OWN_NODES & set(below)
-        nodes = [f"{paths.group(group_id)}/{name}" for name in sorted(own)]
-        topics = self._session.request_all([children(paths.offsets(group_id))])[0] or []
-        parts = self._session.request_all(
-            children(paths.topic_offsets(group_id, topic)) for topic in topics
-        )
-        for topic, partitions in zip(topics, parts, strict=True):
-            path = paths.topic_offsets(group_id, topic)
-            nodes = [*(f"{path}/{each}" for each in partitions or ()), path, *nodes]
+        offsets, topics = self._offset_nodes(group_id)
+        nodes = [*offsets, *topics, *(f"{paths.group(group_id)}/{name}" for name in sorted(own))]
         return nodes if set(below) - own else [*nodes, paths.group(group_id)]
+
+    def _offset_nodes(self, group_id: str) -> tuple[list[str], list[str]]:
+        """Return the nodes of a group's offsets, and their parents, the nodes of its topics."""
+        names = self._session.request_all([children(paths.offsets(group_id))])[0] or []
+        topics = [paths.topic_offsets(group_id, name) for name in names]
+        parts = self._session.request_all(children(topic) for topic in topics)
+        offsets = [
+            f"{topic}/{each}"
+            for topic, partitions in zip(topics, parts, strict=True)
+            for each in partitions or ()
+        ]
+        return offsets, topics
 
     def _delete(self, group_id: str, existing: Callable[[], list[str]]) -> None:
         """Delete the nodes that `existing` returns, in as many transactions as needed."""
