@@ -6,7 +6,7 @@ response. Other requests take the general path, with the same results.
 
 Runs with `acks=all` wait in a purgatory until the flush of their partitions. A request with a batch
 that takes long to validate is held until another thread has done that, and so are the later ones of
-its connection.
+its connection. A request with many batches is held for some turns, which append a part each.
 """
 
 import logging
@@ -34,8 +34,10 @@ from logbroker.server.metrics.counters import Counters
 from logbroker.server.partition import Partition, Partitions
 from logbroker.server.produce_run import (
     GeneralRequest,
+    HoldReason,
     ProducePurgatory,
     ProduceRun,
+    Validated,
     error_outcome,
 )
 from logbroker.server.worker_pool import Pauses, WorkerPool
@@ -55,6 +57,9 @@ ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 ACKS_ALLOWED: Final = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
+
+BATCHES_PER_TURN: Final = 50
+"""Batches of one request; a partition costs one write, about a tenth of a millisecond."""
 
 FIRST_VERSION_WITH_ZSTD: Final = 7
 ATTRIBUTES_LOW_BYTE: Final = 22
@@ -123,7 +128,7 @@ class ProduceHandler:
             run.entries.append(self._encode_error(template, request, refusal))
             return False
         except LargeBatch:
-            return self._hold(run, GeneralRequest(request.detach(), []), view)
+            return self._hold(run, GeneralRequest(request.detach(), []), view, HoldReason.LARGE)
         run.entries.append((template, request.correlation_id, partition, base_offset))
         return False
 
@@ -222,7 +227,7 @@ class ProduceHandler:
         try:
             partition, result = self._append_one(run.connection, request, request.batches[0], view)
         except LargeBatch:
-            return self._hold(run, GeneralRequest(request.detach(), []), view)
+            return self._hold(run, GeneralRequest(request.detach(), []), view, HoldReason.LARGE)
         if not isinstance(result, int):
             run.entries.append(self._encode_error(template, request, result))
             return False
@@ -233,8 +238,9 @@ class ProduceHandler:
         return False
 
     def _append_all(self, run: ProduceRun, entry: GeneralRequest, view: memoryview) -> bool:
-        if not self._append_rest(run.connection, entry, view):
-            return self._hold(run, entry, view)
+        reason = self._append_rest(run.connection, entry, view)
+        if reason is not None:
+            return self._hold(run, entry, view, reason)
         run.entries.append(entry)
         return False
 
@@ -244,32 +250,45 @@ class ProduceHandler:
         entry: GeneralRequest,
         view: memoryview,
         validated_ms: int | None = None,
-    ) -> bool:
-        """Append the batches without a result; returns False if the next one is too large.
+    ) -> HoldReason | None:
+        """Append the batches without a result; returns why the next one is not appended now.
 
         `validated_ms` is the result of validating the first of them.
         """
         request, results = entry
-        for batch in request.batches[len(results) :]:
+        for number, batch in enumerate(request.batches[len(results) :]):
+            if number == BATCHES_PER_TURN:
+                return HoldReason.MANY
             try:
                 results.append(self._append_one(connection, request, batch, view, validated_ms))
             except LargeBatch:
-                return False
+                return HoldReason.LARGE
             validated_ms = None
         for _, result in results:
             if not isinstance(result, int):
                 self._counters.count_error(PRODUCE_KEY, code_of(result))
-        return True
+        return None
 
-    def _hold(self, run: ProduceRun, entry: GeneralRequest, view: memoryview) -> bool:
-        """Complete a request later, since validating its next batch takes long; returns True."""
+    def _hold(
+        self, run: ProduceRun, entry: GeneralRequest, view: memoryview, reason: HoldReason
+    ) -> bool:
+        """Complete a request later, since its next batches take long; returns True."""
         if run.entries:
             run = self._open_run(run.connection, entry.request)
         self._runs.remove(run)
         run.entries.append(entry)
         self._held.add(run)
-        self._validate(run, entry, view)
+        self._continue(run, entry, view, reason)
         return True
+
+    def _continue(
+        self, run: ProduceRun, entry: GeneralRequest, view: memoryview, reason: HoldReason
+    ) -> None:
+        """Continue a held request after the validation of its next batch, or in another turn."""
+        if reason is HoldReason.LARGE:
+            self._validate(run, entry, view)
+        else:
+            self._loop.call_soon(lambda: self._try_resume(run, entry, view, None))
 
     def _validate(self, run: ProduceRun, entry: GeneralRequest, view: memoryview) -> None:
         """Validate the next batch of a held request on another thread, then resume the request."""
@@ -291,38 +310,43 @@ class ProduceHandler:
             return result, time.thread_time() - began_s
 
         def validated(outcome: tuple[int | RequestRefused, float] | Exception) -> None:
-            connection = run.connection
-            if not connection.is_open:
-                self._held.remove(run)
+            if isinstance(outcome, Exception):
+                self._try_resume(run, entry, view, outcome)
                 return
-            try:
-                if isinstance(outcome, Exception):
-                    raise outcome
-                result, seconds = outcome
-                if connection.meters is not None:
-                    connection.meters.record_request(seconds, self._loop.now_s)
-                # Changed settings may have other rules.
-                self._resume(run, entry, view, result if log.config is config else None)
-            except Exception as error:
-                self._held.discard(run)
-                connection.fail_request(error)
+            result, seconds = outcome
+            if run.connection.meters is not None:
+                run.connection.meters.record_request(seconds, self._loop.now_s)
+            # Changed settings may have other rules.
+            self._try_resume(run, entry, view, result if log.config is config else None)
 
         self._validators.submit(validate, validated)
 
-    def _resume(
-        self,
-        run: ProduceRun,
-        entry: GeneralRequest,
-        view: memoryview,
-        validated: int | RequestRefused | None,
+    def _try_resume(
+        self, run: ProduceRun, entry: GeneralRequest, view: memoryview, validated: Validated
     ) -> None:
-        """Continue a held request; None validates the batch again."""
+        """Continue a held request, whose connection may be closed; an error closes it."""
+        if not run.connection.is_open:
+            self._held.remove(run)
+            return
+        try:
+            self._resume(run, entry, view, validated)
+        except Exception as error:
+            self._held.discard(run)
+            run.connection.fail_request(error)
+
+    def _resume(
+        self, run: ProduceRun, entry: GeneralRequest, view: memoryview, validated: Validated
+    ) -> None:
+        """Continue a held request."""
         if isinstance(validated, RequestRefused):
             entry.results.append((None, validated))
             validated = None
+        elif isinstance(validated, Exception):
+            raise validated
         run.now_ms = self._loop.now_ms
-        if not self._append_rest(run.connection, entry, view, validated):
-            self._validate(run, entry, view)
+        reason = self._append_rest(run.connection, entry, view, validated)
+        if reason is not None:
+            self._continue(run, entry, view, reason)
             return
         self._held.remove(run)
         self._runs.append(run)

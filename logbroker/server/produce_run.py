@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Final, NamedTuple, cast
 
 from logbroker.errors import InvalidRecord, InvalidTimestamp, RequestRefused
@@ -25,6 +26,19 @@ Appended = tuple[ProduceTemplate, int, Partition, int]
 
 A plain tuple, since one is created per request and a NamedTuple takes three times as long.
 """
+
+
+Validated = int | Exception | None
+"""The result of validating a batch on another thread; None if it is not known."""
+
+
+class HoldReason(Enum):
+    """Why the next batch of a request is not appended in this turn."""
+
+    LARGE = auto()
+    """Validating it takes long."""
+    MANY = auto()
+    """Enough batches of the request were appended."""
 
 
 class GeneralRequest(NamedTuple):

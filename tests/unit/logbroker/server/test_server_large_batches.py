@@ -1,4 +1,7 @@
-"""Batches that take long to validate do not hold the loop: another thread validates them."""
+"""Large and many batches do not hold the loop.
+
+Another thread validates those that take long; requests with many are appended in several turns.
+"""
 
 import os
 import threading
@@ -14,6 +17,7 @@ from logbroker.config import BrokerConfig
 from logbroker.records import validator
 from logbroker.records.compression import Codec
 from logbroker.records.record import NewRecord, encode_batch
+from logbroker.server import produce
 from logbroker.server.broker import Broker
 from logbroker.storage import partition_log
 from tests.support.kafka.raw_connection import (
@@ -233,3 +237,31 @@ def test_a_connection_that_is_closed_during_the_validation_stores_nothing(
     validation.set()
     turn_until(broker, lambda: not broker._produce._held)
     assert end_offset(broker) == 0
+
+
+@pytest.mark.parametrize("acks", [ACKS_ALL, ACKS_LEADER])
+def test_a_request_with_many_batches_takes_several_turns(
+    broker: Broker, client: RawConnection, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    monkeypatch.setattr(produce, "BATCHES_PER_TURN", 1)
+    client.send(request_of(SMALL, b"no batch", SMALL, acks=acks), PRODUCE_VERSION)
+    client.produce("events", SMALL, acks=ACKS_LEADER)
+    broker._loop._turn()
+    assert [end_offset(broker, number) for number in range(3)] == [1, 0, 0]
+    assert not client.is_readable()
+    turn_until_readable(broker, client)
+    assert outcomes(client) == [(0, 0), (INVALID_RECORD, -1), (0, 0)]
+    turn_until_readable(broker, client)
+    assert client.produced() == (2, 0, 1)
+
+
+def test_a_connection_that_is_closed_among_many_batches_is_forgotten(
+    broker: Broker, client: RawConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "BATCHES_PER_TURN", 1)
+    client.send(request_of(SMALL, SMALL, SMALL), PRODUCE_VERSION)
+    broker._loop._turn()
+    (held,) = broker._produce._held
+    held.connection.close("idle")
+    turn_until(broker, lambda: not broker._produce._held)
+    assert end_offset(broker, 2) == 0
