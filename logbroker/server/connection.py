@@ -287,19 +287,23 @@ class Connection:
             self.send()
 
     def _receive(self) -> None:
+        count = self._receive_into(self.buffer.free_space())
+        if count:
+            self.buffer.add_received(count)
+            self._handle_frames()
+
+    def _receive_into(self, space: memoryview) -> int:
+        """Return the number of bytes received; 0 if there are none, or the connection ended."""
         try:
-            count = self._sock.recv_into(self.buffer.free_space())
+            count = self._sock.recv_into(space)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
-            self.close()
-            return
+            count = 0
         if count == 0:
             self.close()
-            return
         self.last_active_s = self._loop.now_s
-        self.buffer.add_received(count)
-        self._handle_frames()
+        return count
 
     def _handle_postponed(self) -> None:
         self._is_resuming = False

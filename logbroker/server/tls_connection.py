@@ -78,17 +78,9 @@ class TlsConnection(Connection):
 
     def _receive(self) -> None:
         if not self._has_more:
-            try:
-                count = self._sock.recv_into(self._server.scratch)
-            except BlockingIOError:
-                return
-            except OSError:
-                self.close()
-                return
+            count = self._receive_into(self._server.scratch)
             if count == 0:
-                self.close()
                 return
-            self.last_active_s = self._loop.now_s
             self._incoming.write(self._server.scratch[:count])
         if self._is_handshaking:
             self._watch(0)
