@@ -26,6 +26,7 @@ from app.console import (
     log,
     messages,
     new_replay,
+    overview,
     sign_in,
     static_files,
     webhook,
@@ -33,6 +34,7 @@ from app.console import (
     webhooks,
 )
 from app.console.audit import log_rejected_change
+from app.console.delivery_sums import DeliverySumsReader
 from app.console.health import HealthMonitor
 from app.console.live_broadcast import Broadcaster
 from app.console.rendering import Renderer, render_page
@@ -52,6 +54,7 @@ PAGES: Final = (
     delivery_search,
     deliveries,
     delivery,
+    overview,
     jobs,
     bulk,
     new_replay,
@@ -122,6 +125,7 @@ def create_console(services: Services) -> FastAPI:
     application = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     application.state.services = services
     application.state.sessions = SessionGuard(services)
+    application.state.delivery_sums = DeliverySumsReader(services)
     health = HealthMonitor(services)
     renderer = Renderer(health, services.settings.lease_s)
     application.state.renderer = renderer

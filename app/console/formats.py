@@ -90,6 +90,22 @@ def moment(time_ms: int | None) -> str:
     return NOTHING if time_ms is None else _to_second(format_time(time_ms))
 
 
+class TimePart(NamedTuple):
+    """A part of the text of `moment`; the page's script needs it to show times in another zone."""
+
+    start: int
+    end: int
+
+    def text(self, time_ms: int) -> str:
+        """Return this part of the text of a time."""
+        return moment(time_ms)[self.start : self.end]
+
+
+MINUTE_OF_DAY: Final = TimePart(11, 16)
+SECOND_OF_DAY: Final = TimePart(11, 19)
+DAY_AND_MINUTE: Final = TimePart(5, 16)
+
+
 def _to_second(iso: str) -> str:
     return iso[:19].replace("T", " ")
 
@@ -102,6 +118,12 @@ def time_tag(time_ms: int | None) -> str | Markup:
         return NOTHING
     iso = format_time(time_ms)
     return Markup(f'<time datetime="{iso}">{_to_second(iso)}</time>')  # noqa: S704  a number only
+
+
+def time_part_tag(time_ms: int, part: TimePart) -> Markup:
+    """Return a `<time>` element within an element that names the part as `data-part`."""
+    iso = format_time(time_ms)
+    return Markup(f'<time datetime="{iso}">{part.text(time_ms)}</time>')  # noqa: S704  a number only
 
 
 def age_tag(time_ms: int | None, present_ms: int) -> str | Markup:
@@ -169,6 +191,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "iso": format_time,
     "input_type": input_type,
     "time": time_tag,
+    "time_part": time_part_tag,
     "age": age_tag,
     "preformatted": preformatted,
 }

@@ -1,20 +1,29 @@
-"""Plots as SVG coordinates, with a text alternative: the rate of a replay, and bars of deliveries.
+"""Plots as SVG coordinates, with a text alternative: rates of replays, deliveries, and latencies.
 
 Pure.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from app.console.formats import count, moment
+from app.console.formats import (
+    DAY_AND_MINUTE,
+    MINUTE_OF_DAY,
+    SECOND_OF_DAY,
+    TimePart,
+    at_most,
+    count,
+    moment,
+)
 from app.domain.hours import HOUR_MS
 from app.domain.missed import MissedHour
 from app.domain.samples import Sample
-from app.domain.tallies import DeliveryTally, Span
-from app.domain.windows import DAY_MS
+from app.domain.tallies import TOOK_CLASSES, TOOK_MS_BOUNDS, DeliveryTally, summed
+from app.domain.windows import DAY_MS, MINUTE_MS
 
 WIDTH: Final = 600
 HEIGHT: Final = 100
@@ -41,6 +50,10 @@ _HEIGHT_MIN: Final = 3
 """The lowest height of a bar: one missed event among thousands must be visible."""
 
 
+LATENCY_LEVELS: Final = ("> 5 s", "2.5 s", "500 ms", "100 ms", "0")
+"""The labels of every second latency bucket, from top to zero."""
+
+
 @dataclass(frozen=True, slots=True)
 class RateInterval:
     """The events processed in `[from_ms, to_ms)`, the time between two samples."""
@@ -53,6 +66,23 @@ class RateInterval:
     def events_s(self) -> float:
         """Events per second."""
         return self.events * 1_000 / (self.to_ms - self.from_ms)
+
+
+class PlotTimes(NamedTuple):
+    """Start, middle and end of a horizontal axis, labelled with the same part of each time."""
+
+    at_ms: tuple[int, ...]
+    part: TimePart
+
+    @classmethod
+    def of(cls, start_ms: int, end_ms: int, part: TimePart) -> "PlotTimes":
+        """Return the labels of a period."""
+        return cls((start_ms, (start_ms + end_ms) // 2, end_ms), part)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The labels, in UTC."""
+        return tuple(map(self.part.text, self.at_ms))
 
 
 class RateRow(NamedTuple):
@@ -77,13 +107,13 @@ class RatePlot:
     area: str
     levels: tuple[str, ...]
     unit: str
-    times: tuple[str, ...]
+    times: PlotTimes
     words: str
     rows: tuple[RateRow, ...]
 
 
 class BarStack(NamedTuple):
-    """The values of one bar: a good part with a bad part on top."""
+    """The values of one bar: a good part with a bad part on top. `words` begin with its time."""
 
     start_ms: int
     good: int
@@ -95,6 +125,7 @@ class BarStack(NamedTuple):
 class Bar:
     """A bar in a box of `WIDTH` by `HEIGHT`. Y grows downwards."""
 
+    start_ms: int
     x: float
     width: float
     good_y: float
@@ -104,13 +135,37 @@ class Bar:
     words: str
 
 
+class LatencyInterval(NamedTuple):
+    """The place of an interval in a plot, with its time and percentiles in words."""
+
+    start_ms: int
+    x: float
+    width: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPlot:
+    """Step lines of two latency percentiles over time.
+
+    They are path data in a box of `WIDTH` by `HEIGHT`. Each latency bucket has the same height.
+    """
+
+    p50: str
+    p95: str
+    intervals: tuple[LatencyInterval, ...]
+    levels: tuple[str, ...]
+    times: PlotTimes
+    words: str
+
+
 @dataclass(frozen=True, slots=True)
 class BarPlot:
     """Bars with the labels of the axes: `levels` from top to zero, `times` from left to right."""
 
     bars: tuple[Bar, ...]
     levels: tuple[str, ...]
-    times: tuple[str, ...]
+    times: PlotTimes
     words: str
 
 
@@ -193,11 +248,9 @@ def _step_line(steps: Sequence[RateInterval], axis_end_s: float) -> str:
     return "M0 " + parts[0].removeprefix("V") + "".join(parts[1:])
 
 
-def _rate_times(from_ms: int, to_ms: int) -> tuple[str, ...]:
-    moments = [moment(at_ms) for at_ms in (from_ms, (from_ms + to_ms) // 2, to_ms)]
-    is_one_day = moments[0][:10] == moments[-1][:10]
-    # Of the form 2026-11-22 08:04:32.
-    return tuple(text[11:] if is_one_day else text[5:16] for text in moments)
+def _rate_times(from_ms: int, to_ms: int) -> PlotTimes:
+    is_one_day = from_ms // DAY_MS == to_ms // DAY_MS
+    return PlotTimes.of(from_ms, to_ms, SECOND_OF_DAY if is_one_day else DAY_AND_MINUTE)
 
 
 def _rate_words(steps: Sequence[RateInterval], unit: str, unit_s: int) -> str:
@@ -209,64 +262,107 @@ def _rate_words(steps: Sequence[RateInterval], unit: str, unit_s: int) -> str:
         for events_s in (whole.events_s, min(rates), max(rates), rates[-1])
     )
     return (
-        f"{count(whole.events)} events from {moment(start_ms)} to {moment(end_ms)}. Events per "
+        f"{count(whole.events)} events from {moment(start_ms)} to {moment(end_ms)} UTC. Events per "
         f"{unit}: mean {mean}, min {lowest}, max {highest}, last {last}."
     )
 
 
-def deliveries_plot(tallies: Iterable[DeliveryTally], from_ms: int, to_ms: int) -> BarPlot:
-    """Return live deliveries per five minutes of `[from_ms, to_ms)`: delivered, missed on top."""
-    width_ms = Span.SETTLED.width_ms
-    by_start = {tally.start_ms: tally for tally in tallies}
-    found = [
-        by_start.get(start_ms, DeliveryTally(start_ms))
-        for start_ms in range(from_ms, to_ms, width_ms)
-    ]
+def deliveries_plot(tallies: Sequence[DeliveryTally], width_ms: int) -> BarPlot:
+    """Return live deliveries per `width_ms`: delivered, missed on top. One tally is one bar."""
+    from_ms, to_ms = tallies[0].start_ms, tallies[-1].start_ms + width_ms
+    times = _plot_times(from_ms, to_ms)
+    label = times.part.text
     stacks = [
         BarStack(
             each.start_ms,
             each.delivered,
             each.missed,
-            f"{_time_label(each.start_ms)}: {count(each.delivered)} delivered, "
+            f"{label(each.start_ms)}: {count(each.delivered)} delivered, "
             f"{count(each.missed)} missed",
         )
-        for each in found
+        for each in tallies
     ]
-    delivered, missed = sum(each.delivered for each in found), sum(each.missed for each in found)
+    whole = summed(tallies, from_ms)
     words = (
-        f"{count(delivered)} events delivered and {count(missed)} missed, per five minutes from "
-        f"{_time_label(from_ms)} to {_time_label(to_ms)}."
+        f"{count(whole.delivered)} events delivered and {count(whole.missed)} missed, per "
+        f"{width_words(width_ms)} from {label(from_ms)} to {label(to_ms)} UTC."
     )
-    return _bar_plot(stacks, width_ms, words)
+    return _bar_plot(stacks, times, words)
+
+
+def latency_plot(tallies: Sequence[DeliveryTally], width_ms: int) -> LatencyPlot | None:
+    """Return the latency percentiles per `width_ms`. None without attempts."""
+    from_ms, to_ms = tallies[0].start_ms, tallies[-1].start_ms + width_ms
+    whole = summed(tallies, from_ms)
+    if not any(whole.took):
+        return None
+    times, width = _plot_times(from_ms, to_ms), WIDTH / len(tallies)
+    label = times.part.text
+    words = (
+        f"Latency of the last attempts, per {width_words(width_ms)} from {label(from_ms)} to "
+        f"{label(to_ms)} UTC. In all: p50 {at_most(whole.percentile_ms(0.5))}, p95 "
+        f"{at_most(whole.percentile_ms(0.95))}."
+    )
+    intervals = tuple(
+        LatencyInterval(
+            each.start_ms,
+            index * width,
+            width,
+            f"{label(each.start_ms)}: p50 {at_most(each.percentile_ms(0.5))}, p95 "
+            f"{at_most(each.percentile_ms(0.95))}",
+        )
+        for index, each in enumerate(tallies)
+        if any(each.took)
+    )
+    return LatencyPlot(
+        p50=_percentile_line(tallies, 0.5),
+        p95=_percentile_line(tallies, 0.95),
+        intervals=intervals,
+        levels=LATENCY_LEVELS,
+        times=times,
+        words=words,
+    )
+
+
+def _percentile_line(tallies: Sequence[DeliveryTally], share: float) -> str:
+    """Return path data with a step for each tally, and a gap for each without attempts."""
+    width, parts, is_gap = WIDTH / len(tallies), [], True
+    for index, each in enumerate(tallies):
+        latency_ms = each.percentile_ms(share)
+        if latency_ms is not None:
+            # All buckets have the same height.
+            y = HEIGHT * (1 - (bisect_left(TOOK_MS_BOUNDS, latency_ms) + 1) / TOOK_CLASSES)
+            start = f"M{index * width:.1f} {y:.1f}" if is_gap else f"V{y:.1f}"
+            parts.append(f"{start}H{(index + 1) * width:.1f}")
+        is_gap = latency_ms is None
+    return "".join(parts)
 
 
 def missed_plot(hours: Iterable[MissedHour], from_ms: int, to_ms: int) -> BarPlot:
     """Return missed events per hour of `[from_ms, to_ms)`: good if replayed since, else bad."""
     by_start = {hour.start_ms: hour for hour in hours}
-    first_ms = from_ms // HOUR_MS * HOUR_MS
-    stacks = [
-        _missed_stack(start_ms, by_start.get(start_ms))
-        for start_ms in range(first_ms, to_ms, HOUR_MS)
-    ]
+    starts_ms = range(from_ms // HOUR_MS * HOUR_MS, to_ms, HOUR_MS)
+    times = _plot_times(starts_ms[0], starts_ms[-1] + HOUR_MS)
+    stacks = [_missed_stack(each, by_start.get(each), times.part) for each in starts_ms]
     replayed, missed = sum(each.good for each in stacks), sum(each.bad for each in stacks)
     words = (
-        f"{count(replayed + missed)} events missed, per hour from {moment(first_ms)[:16]} to "
-        f"{moment(to_ms)[:16]}: {count(replayed)} in hours that were replayed since, "
+        f"{count(replayed + missed)} events missed, per hour from {moment(starts_ms[0])[:16]} "
+        f"to {moment(to_ms)[:16]} UTC: {count(replayed)} in hours that were replayed since, "
         f"{count(missed)} in hours that were not."
     )
-    return _bar_plot(stacks, HOUR_MS, words)
+    return _bar_plot(stacks, times, words)
 
 
-def _missed_stack(start_ms: int, hour: MissedHour | None) -> BarStack:
+def _missed_stack(start_ms: int, hour: MissedHour | None, part: TimePart) -> BarStack:
     if hour is None:
         return BarStack(start_ms, 0, 0, "")
     status = "replayed since" if hour.is_replayed else "not replayed"
-    words = f"{moment(start_ms)[:16]}: {count(hour.missed)} missed, {status}"
+    words = f"{part.text(start_ms)}: {count(hour.missed)} missed, {status}"
     missed = hour.missed
     return BarStack(start_ms, missed * hour.is_replayed, missed * (not hour.is_replayed), words)
 
 
-def _bar_plot(stacks: Sequence[BarStack], width_ms: int, words: str) -> BarPlot:
+def _bar_plot(stacks: Sequence[BarStack], times: PlotTimes, words: str) -> BarPlot:
     top = axis_end(max(_AXIS_END_MIN, *(each.good + each.bad for each in stacks)))
     width = WIDTH / len(stacks)
     bars = tuple(
@@ -274,9 +370,6 @@ def _bar_plot(stacks: Sequence[BarStack], width_ms: int, words: str) -> BarPlot:
         for index, stack in enumerate(stacks)
         if stack.good or stack.bad
     )
-    start_ms, end_ms = stacks[0].start_ms, stacks[-1].start_ms + width_ms
-    label = _time_label if end_ms - start_ms < DAY_MS else _date_label
-    times = tuple(label(at_ms) for at_ms in (start_ms, (start_ms + end_ms) // 2, end_ms))
     levels = tuple(count(round(top * share)) for share in (1, 0.5, 0))
     return BarPlot(bars, levels, times, words)
 
@@ -286,12 +379,18 @@ def _bar(stack: BarStack, x: float, width: float, unit: float) -> Bar:
     available = HEIGHT - bad_height
     good_height = min(max(stack.good * unit, _HEIGHT_MIN), available) if stack.good else 0
     good_y = HEIGHT - good_height
-    return Bar(x, width, good_y, good_height, good_y - bad_height, bad_height, stack.words)
+    return Bar(
+        stack.start_ms, x, width, good_y, good_height, good_y - bad_height, bad_height, stack.words
+    )
 
 
-def _time_label(at_ms: int) -> str:
-    return moment(at_ms)[11:16]
+def width_words(width_ms: int) -> str:
+    """Return the length of a bar in words, to be used after "per"."""
+    if width_ms < HOUR_MS:
+        return f"{width_ms // MINUTE_MS} minutes"
+    return "hour" if width_ms == HOUR_MS else f"{width_ms // HOUR_MS} hours"
 
 
-def _date_label(at_ms: int) -> str:
-    return moment(at_ms)[5:16]
+def _plot_times(start_ms: int, end_ms: int) -> PlotTimes:
+    part = MINUTE_OF_DAY if end_ms - start_ms < DAY_MS else DAY_AND_MINUTE
+    return PlotTimes.of(start_ms, end_ms, part)

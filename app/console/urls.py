@@ -15,6 +15,7 @@ JOBS: Final = "/console/jobs"
 NEW_REPLAY: Final = "/console/replays/new"
 WEBHOOKS: Final = "/console/webhooks"
 DELIVERIES: Final = "/console/deliveries"
+OVERVIEW: Final = "/console/overview"
 
 TEXT_FIELDS: Final = ("webhookId", "accountId", "createdFrom", "createdTo")
 """The text inputs of the filter form."""

@@ -9,11 +9,13 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from app.console.delivery_plots import DeliveryPlots
 from app.console.job_rows import RowStyle, job_rows
-from app.console.plots import BarPlot, deliveries_plot, missed_plot
+from app.console.plots import BarPlot, missed_plot
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import Viewer, ViewerDependency
-from app.console.urls import NEW_REPLAY, jobs_url, page_url
+from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
+from app.console.urls import NEW_REPLAY, WEBHOOKS, jobs_url, page_url
 from app.domain.endpoint_options import (
     BasicAuthentication,
     BearerAuthentication,
@@ -25,7 +27,7 @@ from app.domain.missed import MissedHour
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
 from app.domain.rules import Conditions, Rule, document_of
-from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms, summed
+from app.domain.tallies import DeliveryTally
 from app.domain.windows import format_time
 from app.http.dependencies import ServicesDependency
 from app.services.coverage import find_covered_names
@@ -114,10 +116,14 @@ class _WebhookDetails:
 
 @router.get("/webhooks/{webhook_id}")
 async def webhook_page(
-    webhook_id: str, request: Request, services: ServicesDependency, viewer: ViewerDependency
+    webhook_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    range_name: RangeName = "",
 ) -> Response:
     """Show a webhook."""
-    return await render_webhook(request, services, viewer, webhook_id)
+    return await render_webhook(request, services, viewer, webhook_id, range_name=range_name)
 
 
 async def render_webhook(
@@ -126,20 +132,24 @@ async def render_webhook(
     viewer: Viewer,
     webhook_id: str,
     status: int = 200,
+    range_name: str = "",
     **result: Any,
 ) -> Response:
     """Return the page of a webhook, with the result of an action: `test` or `error`.
 
     Raises:
         WebhookNotFound: no webhook of the viewer has this id.
+        Problem: no range has this name.
     """
     present_ms = now_ms()
     history_from_ms = present_ms - services.settings.history_ms
-    hour_from_ms = last_hour_from_ms(present_ms)
+    ranges = time_ranges(services.settings.history_days, present_ms)
+    shown = parse_range(range_name, ranges)
     details = await run_in_threadpool(
-        _read_details, services, viewer, webhook_id, hour_from_ms, history_from_ms
+        _read_details, services, viewer, webhook_id, shown, history_from_ms
     )
     webhook = details.webhook
+    url = f"{WEBHOOKS}/{webhook.id}"
     return await render_page(
         request,
         "webhook.html",
@@ -149,9 +159,9 @@ async def render_webhook(
         receiver_health=health_of(webhook, details.backlog, details.active),
         backlog=details.backlog,
         has_two_secrets=len(webhook.secrets_at(present_ms)) > 1,
-        hour=summed(details.tallies, hour_from_ms),
-        tallies=details.tallies,
-        deliveries_plot=deliveries_plot(details.tallies, hour_from_ms, present_ms),
+        plots=DeliveryPlots.of(
+            details.tallies, shown, ranges, lambda name: page_url(url, {"range": name}) + "#range"
+        ),
         missed=missed_events(webhook.id, details.missed, history_from_ms, present_ms),
         history_days=services.settings.history_days,
         rules=[_rule_row(rule, details.covered) for rule in details.rules.items],
@@ -167,14 +177,14 @@ async def render_webhook(
 
 
 def _read_details(
-    services: Services, viewer: Viewer, webhook_id: str, hour_from_ms: int, history_from_ms: int
+    services: Services, viewer: Viewer, webhook_id: str, shown: TimeRange, history_from_ms: int
 ) -> _WebhookDetails:
     store = services.store
     webhook = store.webhook(webhook_id, of_account=viewer.key.account_filter)
     rules = store.rules(webhook.id, limit=RULES_SHOWN)
     return _WebhookDetails(
         webhook,
-        store.tallies(webhook.id, Span.SETTLED, hour_from_ms),
+        store.tallies(webhook.id, shown.span, shown.from_ms),
         store.missed_hours(webhook.id, history_from_ms),
         rules,
         frozenset(find_covered_names(services, webhook.id, rules.items)),

@@ -44,10 +44,10 @@ class Span(StrEnum):
 class DeliveryTally:
     """The events of one span, counted by outcome. `left_over` are the skipped ones.
 
-    `took` counts last attempts by latency bucket, see `TOOK_MS_BOUNDS`; only for `Span.SETTLED`.
-    Only for `Span.EVENT`: `missed_from_ms` is the earliest event time of a missed event, 0 if
-    unknown, `missed_until_ms` 1 ms after the latest one, and `missed_at_ms` the time of the last
-    missed event's outcome; all are 0 without any.
+    `took` counts last attempts by latency bucket, see `TOOK_MS_BOUNDS`. Only for `Span.EVENT`:
+    `missed_from_ms` is the earliest event time of a missed event, 0 if unknown, `missed_until_ms`
+    1 ms after the latest one, and `missed_at_ms` the time of the last missed event's outcome; all
+    are 0 without any.
     """
 
     start_ms: int
@@ -116,6 +116,17 @@ def summed(tallies: Iterable[DeliveryTally], start_ms: int) -> DeliveryTally:
     )
 
 
+def merged(
+    tallies: Iterable[DeliveryTally], from_ms: int, to_ms: int, width_ms: int
+) -> tuple[DeliveryTally, ...]:
+    """The sums per `width_ms` of `[from_ms, to_ms)`, in order; without events they are zero."""
+    found: dict[int, list[DeliveryTally]] = {}
+    for each in tallies:
+        found.setdefault((each.start_ms - from_ms) // width_ms, []).append(each)
+    starts = range(from_ms, to_ms, width_ms)
+    return tuple(summed(found.get(place, ()), start) for place, start in enumerate(starts))
+
+
 def last_hour_from_ms(now_ms: int) -> int:
     """The start of the first span that holds outcomes of the last hour."""
     return (now_ms - HOUR_MS) // Span.SETTLED.width_ms * Span.SETTLED.width_ms
@@ -128,13 +139,14 @@ _PLACES: Final = {
     LiveOutcome.DISABLED: 3,
 }
 _OUTCOMES: Final = len(_PLACES)
-_UNTIL: Final = _OUTCOMES
-_AT: Final = _OUTCOMES + 1
-_FROM: Final = _OUTCOMES + 2
+_COUNTS: Final = _OUTCOMES + TOOK_CLASSES
+_UNTIL: Final = _COUNTS
+_AT: Final = _COUNTS + 1
+_FROM: Final = _COUNTS + 2
 _SETTLED_WIDTH_MS: Final = Span.SETTLED.width_ms
 
 _Cells = dict[tuple[str, int], list[int]]
-"""By webhook and number of the span: outcome counts, then latency buckets or the three times."""
+"""By webhook and number of the span: outcome counts and latency buckets, of events also times."""
 
 
 class SettledDelivery(NamedTuple):
@@ -167,18 +179,21 @@ class TallyCounter:
         """Count one delivery. It runs for every event and costs a few dictionary lookups."""
         webhook_id, outcome, event_ms, settled_ms, took_ms = settled
         place = _PLACES[outcome]
+        bucket = 0 if took_ms is None else _OUTCOMES + bisect_left(TOOK_MS_BOUNDS, took_ms)
         key = (webhook_id, settled_ms // _SETTLED_WIDTH_MS)
-        cell = self._settled.get(key) or self._add(self._settled, key, _OUTCOMES + TOOK_CLASSES)
+        cell = self._settled.get(key) or self._add(self._settled, key, _COUNTS)
         if cell is not None:
             cell[place] += 1
-            if took_ms is not None:
-                cell[_OUTCOMES + bisect_left(TOOK_MS_BOUNDS, took_ms)] += 1
+            if bucket:
+                cell[bucket] += 1
         if not -AHEAD_MS <= settled_ms - event_ms <= self._history_ms:
             return
         key = (webhook_id, event_ms // HOUR_MS)
-        cell = self._events.get(key) or self._add(self._events, key, _OUTCOMES + 3)
+        cell = self._events.get(key) or self._add(self._events, key, _COUNTS + 3)
         if cell is not None:
             cell[place] += 1
+            if bucket:
+                cell[bucket] += 1
             if place:
                 cell[_UNTIL] = max(cell[_UNTIL], event_ms + 1)
                 cell[_AT] = max(cell[_AT], settled_ms)
@@ -206,13 +221,15 @@ def _settled_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
 
 
 def _event_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
-    (webhook_id, hour), (delivered, failed, left_over, disabled, until_ms, at_ms, from_ms) = item
+    (webhook_id, hour), (delivered, failed, left_over, disabled, *rest) = item
+    *took, until_ms, at_ms, from_ms = rest
     tally = DeliveryTally(
         hour * HOUR_MS,
         delivered,
         failed,
         left_over,
         disabled,
+        tuple(took),
         missed_until_ms=until_ms,
         missed_at_ms=at_ms,
         missed_from_ms=from_ms,

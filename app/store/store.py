@@ -26,6 +26,7 @@ from app.store import (
     late_arrivals,
     leases,
     notices,
+    overview,
     owner_moves,
     recovery_replays,
     replay_filters,
@@ -436,6 +437,10 @@ class Store:
     sum_tallies = _reads(tally_table.sum_tallies)
     missed_hours = _reads(tally_table.list_missed_hours)
     delete_tallies = _writes(tally_table.delete_tallies)
+    sum_tallies_by_start = _reads(overview.sum_tallies_by_start)
+    find_webhooks = _reads(overview.find_webhooks)
+    list_most_missed = _reads(overview.list_most_missed)
+    count_webhooks_by_health = _reads(overview.count_webhooks_by_health)
 
     create_resends = _writes(resend_table.create_resends)
     is_any_resend_due = _reads(resend_table.is_any_resend_due)

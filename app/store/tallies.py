@@ -111,9 +111,9 @@ def _tallies_of_one(
     connection: Connection, webhook_id: str, span: Span, from_ms: int
 ) -> tuple[DeliveryTally, ...]:
     start_ms = delivery_tallies.c.start_ms
-    query = _sums(span, from_ms).add_columns(start_ms).group_by(start_ms).order_by(start_ms)
+    query = select_sums(span, from_ms).add_columns(start_ms).group_by(start_ms).order_by(start_ms)
     query = query.where(delivery_tallies.c.webhook_id == webhook_id)
-    return tuple(_to_tally(row, row.start_ms) for row in connection.execute(query))
+    return tuple(to_tally(row, row.start_ms) for row in connection.execute(query))
 
 
 def sum_tallies(
@@ -124,12 +124,13 @@ def sum_tallies(
     One query, for at most 500 existing webhooks; a webhook without tallies is left out.
     """
     webhook_id = delivery_tallies.c.webhook_id
-    query = _sums(span, from_ms).add_columns(webhook_id).group_by(webhook_id)
+    query = select_sums(span, from_ms).add_columns(webhook_id).group_by(webhook_id)
     rows = connection.execute(query.where(webhook_id.in_(webhook_ids)))
-    return {row.webhook_id: _to_tally(row, from_ms) for row in rows}
+    return {row.webhook_id: to_tally(row, from_ms) for row in rows}
 
 
-def _sums(span: Span, from_ms: int) -> Select[Any]:
+def select_sums(span: Span, from_ms: int) -> Select[Any]:
+    """A query of the sums of all tallies of a span that start at `from_ms` or later."""
     columns = delivery_tallies.c
     sums = (func.sum(columns[name]).label(name) for name in _COUNTS)
     latest = (func.max(columns[name]).label(name) for name in _LATEST)
@@ -140,7 +141,8 @@ def _sums(span: Span, from_ms: int) -> Select[Any]:
     )
 
 
-def _to_tally(row: Row[Any], start_ms: int) -> DeliveryTally:
+def to_tally(row: Row[Any], start_ms: int) -> DeliveryTally:
+    """The tally of a row of `select_sums`, as one that starts at `start_ms`."""
     # MySQL returns sums as decimals.
     found = row._asdict()
     numbers = {name: int(found[name]) for name in (*_COUNTS, *_LATEST)}

@@ -30,8 +30,49 @@ function refreshAges() {
   for (const words of document.querySelectorAll("[data-shown-from]")) words.hidden = Date.parse(words.dataset.shownFrom) > now;
 }
 
-// The latest markup of each part. innerHTML may differ from it, as browsers normalize markup.
+// Times are written in UTC, like "2026-11-22 08:04:32" or, within [data-part], a part of that.
+// Titles of a plot begin with a time. The reader may choose the zone of the browser.
+let isLocal = localStorage.getItem("times") === "local";
+
+function formatTime(iso) {
+  const at = new Date(iso);
+  const offset = isLocal ? at.getTimezoneOffset() * 60 * SECOND : 0;
+  return new Date(at - offset).toISOString().slice(0, 19).replace("T", " ");
+}
+
+function refreshTimes() {
+  for (const each of document.querySelectorAll("time[datetime], [data-time]")) {
+    const text = formatTime(each.dateTime ?? each.dataset.time);
+    if ("age" in each.dataset) each.title = text;
+    else {
+      const [start, end] = (each.closest("[data-part]")?.dataset.part ?? "0 19").split(" ");
+      each.textContent = text.slice(start, end) + each.textContent.slice(end - start);
+    }
+  }
+}
+
+function enableZones() {
+  const zone = document.getElementById("zone");
+  const button = document.getElementById("switch-zone");
+  const show = () => {
+    const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    zone.textContent = isLocal ? `Times are local (${name}), except in forms.` : "All times are UTC.";
+    button.textContent = isLocal ? "Use UTC" : "Use local times";
+    refreshTimes();
+  };
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    isLocal = !isLocal;
+    localStorage.setItem("times", isLocal ? "local" : "UTC");
+    show();
+  });
+  if (isLocal) show();
+}
+
+// The latest markup of each part. The document may differ from it: browsers normalize markup, and
+// ages and zones of times change.
 const shown = new WeakMap();
+for (const part of document.querySelectorAll("[data-live]")) shown.set(part, part.innerHTML.trim());
 
 // `parts` are the changed parts of the item that the page shows as `data-live-id`.
 function applyChange({ id, version, parts }) {
@@ -39,10 +80,11 @@ function applyChange({ id, version, parts }) {
     item.dataset.version = version;
     for (const [name, markup] of Object.entries(parts)) {
       const part = item.querySelector(`[data-live="${CSS.escape(name)}"]`);
-      if (part && (shown.get(part) ?? part.innerHTML.trim()) !== markup) replacePart(part, markup);
+      if (part && shown.get(part) !== markup) replacePart(part, markup);
     }
   }
   if (id === "counters") updateReloadLink();
+  if (isLocal) refreshTimes();
   refreshAges();
 }
 
@@ -80,7 +122,7 @@ function showStale() {
   if (!stale.hidden) return;
   const time = stale.querySelector("time");
   time.dateTime = new Date(lastEventAt - clockAhead).toISOString();
-  time.textContent = time.dateTime.slice(11, 19);
+  time.textContent = formatTime(time.dateTime).slice(11);
   stale.hidden = false;
 }
 
@@ -134,7 +176,7 @@ function enableCopying() {
 
 // Shortcuts of single keys can be turned off: they disturb people who dictate (WCAG 2.1.4).
 const shortcuts = document.getElementById("shortcuts");
-const PAGES = { d: "deliveries", j: "jobs", w: "webhooks", l: "log" };
+const PAGES = { d: "deliveries", o: "overview", j: "jobs", w: "webhooks", l: "log" };
 let isAfterG = false;
 
 function enableShortcuts() {
@@ -183,5 +225,6 @@ if (stale) {
   });
   if (!document.hidden) connect();
   enableCopying();
+  enableZones();
   enableShortcuts();
 }

@@ -59,7 +59,8 @@ def test_a_read_only_key_gets_no_actions(
         sign_in(onlooker, scene.key(read_only=True), f"/console/jobs/{replay.id}")
         page = onlooker.page
         expect(page.get_by_role("heading", level=1)).to_contain_text("OPEN")
-        assert page.get_by_role("button").all_inner_texts() == ["Sign out", "Keyboard shortcuts"]
+        buttons = page.get_by_role("button").all_inner_texts()
+        assert buttons == ["Sign out", "Use local times", "Keyboard shortcuts"]
         path = f"{scene.origin}/console/jobs/{replay.id}/pause"
         assert page.request.post(path, form={"csrf": csrf(page)}).status == 403
     assert scene.store.replay(replay.id).state is ReplayState.OPEN

@@ -16,6 +16,7 @@ from app.domain.accounts import Scope
 from app.domain.model import Replay, Webhook, Window
 from app.domain.pipeline import PipelineRun, RunOutcome
 from app.domain.states import TERMINAL
+from app.domain.tallies import CountedTally, DeliveryTally, Span
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium, Visitor
 from tests.support.http.receiver_thread import ReceiverThread
@@ -29,6 +30,7 @@ IS_REGENERATING: Final = bool(os.environ.get("PAINT_CONSOLE"))
 SCREENSHOTS: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
 SCREENSHOT_HEIGHTS: Final = {
     "deliveries": 780,
+    "overview": 980,
     "jobs": 780,
     "job": 1_140,
     "webhook": 1_000,
@@ -50,6 +52,8 @@ RUNNING_EVENTS: Final = 900 if IS_REGENERATING else 150
 PAGES: Final = {
     "first": "/console/deliveries",
     "deliveries": "/console/webhooks/{webhook}/deliveries",
+    "overview": "/console/overview?accountId={account}",
+    "overview-of-days": "/console/overview?range=5d",
     "jobs": "/console/jobs?accountId={account}",
     "no-jobs": "/console/jobs?state=FAILED&accountId={account}",
     "job": "/console/jobs/{running}",
@@ -110,6 +114,8 @@ def _create_shop(scene: ConsoleScene, orders: ReceiverThread, shipping: Receiver
     until(lambda: len(scene.store.samples(running.id)) >= SAMPLES, "the plot has points")
     until(lambda: scene.store.missed_hours(failing_webhook.id, 0), "what was missed is counted")
     _add_pipeline_runs(scene)
+    if IS_REGENERATING:
+        _add_past_hour(scene, accepting, failing_webhook)
     return Shop(accepting.account_id, failing_webhook.id, running.id, failing.id, waiting.id)
 
 
@@ -125,6 +131,23 @@ def _finish_replay(scene: ConsoleScene, webhook: Webhook, window: Window) -> Rep
 
 def _last_hour() -> Window:
     return Window(now_ms() - 60 * MINUTE_MS, now_ms())
+
+
+def _add_past_hour(scene: ConsoleScene, accepting: Webhook, failing: Webhook) -> None:
+    """Add deliveries of the hour before the shop was opened, for the screenshots."""
+    width_ms = Span.SETTLED.width_ms
+    first_ms = now_ms() // width_ms * width_ms
+    counted = []
+    for ago in range(1, 13):
+        delivered = 900 + 331 * ago % 290
+        missed = delivered // 9 if ago in (4, 5, 6) else 0
+        took = (delivered // 2, delivered // 3, delivered // 6, missed, 0, 0, 0, missed)
+        start_ms = first_ms - ago * width_ms
+        counted += [
+            CountedTally(accepting.id, Span.SETTLED, DeliveryTally(start_ms, delivered, took=took)),
+            CountedTally(failing.id, Span.SETTLED, DeliveryTally(start_ms, 80, failed=missed)),
+        ]
+    scene.store.add_tallies(counted, origin="here")
 
 
 def _add_pipeline_runs(scene: ConsoleScene) -> None:

@@ -21,6 +21,8 @@ def test_keys_open_pages_move_between_rows_and_can_be_turned_off(
     with chromium.visitor(scene.origin) as visitor:
         page = visitor.page
         sign_in(visitor, key, "/console/jobs")
+        page.keyboard.type("go")
+        page.wait_for_url("/console/overview")
         page.keyboard.type("gd")
         page.wait_for_url("/console/deliveries")
         expect(page.locator("tbody th a")).to_have_count(2)

@@ -5,7 +5,7 @@ import pytest
 from app.console.plots import HEIGHT, WIDTH, deliveries_plot, missed_plot
 from app.domain.hours import HOUR_MS
 from app.domain.missed import MissedHour
-from app.domain.tallies import DeliveryTally, Span
+from app.domain.tallies import DeliveryTally, Span, merged
 from app.domain.windows import DAY_MS
 
 WIDTH_MS = Span.SETTLED.width_ms
@@ -23,16 +23,17 @@ def test_bars_are_placed_by_time_with_missed_events_on_top() -> None:
         DeliveryTally(START_MS, delivered=60, failed=20, left_over=15, disabled=5),
         DeliveryTally(START_MS + 3 * WIDTH_MS, delivered=50),
     ]
-    plot = deliveries_plot(tallies, START_MS, START_MS + 4 * WIDTH_MS)
+    spans = merged(tallies, START_MS, START_MS + 4 * WIDTH_MS, WIDTH_MS)
+    plot = deliveries_plot(spans, WIDTH_MS)
     first, last = plot.bars
     assert plot.levels == ("100", "50", "0")
     assert (first.x, last.x) == (0, WIDTH * 3 / 4)
     assert (first.bad_y, first.bad_height, first.good_y, first.good_height) == (0, 40, 40, 60)
     assert (last.bad_height, last.good_y, last.good_height) == (0, HEIGHT / 2, HEIGHT / 2)
     assert first.words == "08:00: 60 delivered, 40 missed"
-    assert plot.times == ("08:00", "08:10", "08:20")
+    assert plot.times.texts == ("08:00", "08:10", "08:20")
     assert plot.words == (
-        "110 events delivered and 40 missed, per five minutes from 08:00 to 08:20."
+        "110 events delivered and 40 missed, per 5 minutes from 08:00 to 08:20 UTC."
     )
 
 
@@ -41,7 +42,7 @@ def test_one_event_among_a_million_is_visible_and_bars_stay_in_the_box(
     delivered: int, failed: int
 ) -> None:
     tally = DeliveryTally(START_MS, delivered=delivered, failed=failed)
-    (bar,) = deliveries_plot([tally], START_MS, START_MS + WIDTH_MS).bars
+    (bar,) = deliveries_plot([tally], WIDTH_MS).bars
     assert bar.bad_height > 1
     assert bar.good_height > 0
     assert bar.bad_y >= 0
@@ -50,7 +51,7 @@ def test_one_event_among_a_million_is_visible_and_bars_stay_in_the_box(
 
 
 def test_an_interval_without_events_has_no_bar() -> None:
-    plot = deliveries_plot([], START_MS, START_MS + WIDTH_MS)
+    plot = deliveries_plot([DeliveryTally(START_MS)], WIDTH_MS)
     assert (plot.bars, plot.levels) == ((), ("2", "1", "0"))
 
 
@@ -60,10 +61,10 @@ def test_a_replayed_hour_is_a_good_bar() -> None:
     missed, replayed = plot.bars
     assert (missed.good_height, missed.bad_height) == (0, HEIGHT)
     assert (replayed.good_height, replayed.bad_height) == (HEIGHT / 2, 0)
-    assert replayed.words == "2026-11-22 08:00: 2 missed, replayed since"
-    assert missed.words == "2026-11-22 07:00: 4 missed, not replayed"
-    assert plot.times == ("11-17 08:00", "11-19 20:30", "11-22 09:00")
+    assert replayed.words == "11-22 08:00: 2 missed, replayed since"
+    assert missed.words == "11-22 07:00: 4 missed, not replayed"
+    assert plot.times.texts == ("11-17 08:00", "11-19 20:30", "11-22 09:00")
     assert plot.words == (
-        "6 events missed, per hour from 2026-11-17 08:00 to 2026-11-22 08:00: 2 in hours that "
+        "6 events missed, per hour from 2026-11-17 08:00 to 2026-11-22 08:00 UTC: 2 in hours that "
         "were replayed since, 4 in hours that were not."
     )

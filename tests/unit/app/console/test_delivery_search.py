@@ -75,5 +75,5 @@ async def test_deliveries_are_the_first_entry_and_the_start_page(
     # Rejected before the log is read.
     answer = await developers_client.get(f"/console/webhooks/{webhook.id}/deliveries", status="x")
     entries = HtmlPage(answer.text).all(".//nav[@aria-label='Console']//a")
-    assert [each.text for each in entries] == ["Deliveries", "Jobs", "Webhooks"]
+    assert [each.text for each in entries] == ["Deliveries", "Overview", "Jobs", "Webhooks"]
     assert [each.text for each in entries if each.get("aria-current")] == ["Deliveries"]

@@ -45,7 +45,7 @@ def test_two_samples_are_one_step_at_their_rate() -> None:
     assert plot.area == f"{plot.line}V{HEIGHT}H0Z"
     assert plot.levels == ("20", "10", "0")
     assert plot.unit == "second"
-    assert plot.times == ("09:00:00", "09:00:05", "09:00:10")
+    assert plot.times.texts == ("09:00:00", "09:00:05", "09:00:10")
 
 
 def test_each_step_has_the_width_of_its_time_and_the_height_of_its_rate() -> None:
@@ -92,14 +92,14 @@ def test_the_axis_ends_at_a_round_number_of_a_suitable_unit(
 
 def test_a_plot_over_days_has_dates() -> None:
     plot = plot_of((0, 0), (86_400, 5_000))
-    assert plot.times == ("11-22 09:00", "11-22 21:00", "11-23 09:00")
+    assert plot.times.texts == ("11-22 09:00", "11-22 21:00", "11-23 09:00")
 
 
 def test_the_text_alternative_has_mean_min_max_and_last_rate() -> None:
     plot = plot_of((0, 0), (10, 300), (40, 330), (50, 430))
     assert plot.words == (
-        "430 events from 2026-11-22 09:00:00 to 2026-11-22 09:00:50. Events per second: mean 8.6, "
-        "min 1, max 30, last 10."
+        "430 events from 2026-11-22 09:00:00 to 2026-11-22 09:00:50 UTC. Events per second: "
+        "mean 8.6, min 1, max 30, last 10."
     )
 
 

@@ -18,6 +18,7 @@ from app.domain.grants import Grant
 from app.domain.hours import HOUR_MS
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import NewReplay, NewWebhook, OffsetRange, Replay, Webhook, Window
+from app.domain.options import ReplayReason
 from app.domain.rules import Rule
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.domain.windows import format_time
@@ -95,7 +96,9 @@ async def test_the_page_shows_the_details_of_a_webhook(
     store.rotate_secret(webhook.id, new_secret(), HOUR_MS)
     changed = store.webhook(webhook.id)
     page = await developers_client.page(page_of(webhook))
-    assert f"Webhook {webhook.id} ENABLED" in page.main
+    assert page.texts(".//h1") == ["billing ENABLED"]
+    assert page.texts(".//title") == ["billing · Rewind"]
+    assert "Healthy: the receiver accepts live deliveries." in page.main
     names, values = page.texts(".//dl[1]/dt"), page.texts(".//dl[1]/dd")
     facts = dict(zip(names, values, strict=True))
     assert facts["URL"] == "https://example.com/hooks"
@@ -159,17 +162,47 @@ async def test_the_last_hour_has_numbers_a_plot_and_a_table(
     )
     page = await client.page(page_of(webhook))
     longest = "> 5\N{NARROW NO-BREAK SPACE}000 ms"
-    numbers = [cell.text for cell in page.all(".//section[@aria-labelledby='hour']/dl//dd")]
+    numbers = [cell.text for cell in page.all(".//section[@aria-labelledby='range']/dl//dd")]
     assert numbers == ["60 %", "≤ 50 ms", longest, "3", "3"]
     (words,) = page.texts(".//desc[@id='deliveries-words']")
-    assert words.startswith("3 events delivered and 3 missed, per five minutes from ")
+    assert words.startswith("3 events delivered and 3 missed, per 5 minutes from ")
     rows = page.all(".//div[@aria-label='Last hour as table']//tbody/tr")
     assert [[cell.text for cell in row.findall("td")] for row in rows] == [
         ["3", "0", "0", "0", "≤ 50 ms", "≤ 50 ms"],
         ["0", "2", "0", "1", longest, longest],
     ]
-    bars = page.all(".//section[@aria-labelledby='hour']//svg//rect")
-    assert [bar.get("class") for bar in bars] == ["bar-bad", "bar-good"]
+    bars = page.all(".//section[@aria-labelledby='range']//svg//rect")
+    assert [bar.get("class") for bar in bars] == ["bar-bad", "bar-good", "hover", "hover"]
+
+
+async def test_longer_ranges_show_hours_of_event_time(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook, others_webhook: Webhook
+) -> None:
+    tallies = [missed(webhook, hour_ms(3), failed=4), missed(webhook, hour_ms(40), failed=5)]
+    store.add_tallies([*tallies, missed(others_webhook, hour_ms(3), failed=6)], origin="here")
+    for name, expected in (("24h", "4"), ("5d", "9")):
+        page = await developers_client.page(page_of(webhook), range=name)
+        assert page.texts(".//section[@aria-labelledby='range']/dl//dd")[-1] == expected
+        assert "No latencies: nothing was sent." in page.main
+    tabs = page.all(".//nav[@aria-label='Time range']//a")
+    assert [each.get("href") for each in tabs] == [
+        f"{page_of(webhook)}?range={name}#range" for name in ("1h", "24h", "5d")
+    ]
+    assert (await developers_client.get(page_of(webhook), range="x")).status_code == 400
+    assert (await developers_client.get(page_of(others_webhook), range="5d")).status_code == 404
+
+
+async def test_a_recovering_webhook_links_the_replay_of_its_outage(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    new = NewReplay(webhook.id, Window(0, 60_000), reason=ReplayReason.RECOVERY)
+    replay, _ = store.create_replay(new)
+    page = await developers_client.page(page_of(webhook))
+    assert page.texts(".//h1") == ["billing RECOVERING"]
+    assert (
+        f"Recovering: the receiver accepts events again. {replay.id} sends the events of the "
+        "outage, from 1970-01-01 00:00:00 to 1970-01-01 00:01:00."
+    ) in page.main
 
 
 async def test_missed_hours_have_links_to_replays_of_them(

@@ -9,6 +9,7 @@ from app.domain.tallies import (
     DeliveryTally,
     Span,
     last_hour_from_ms,
+    merged,
     summed,
 )
 
@@ -63,6 +64,13 @@ def test_a_sum_of_tallies_has_the_latest_of_their_times() -> None:
     assert expected.settled == 110
     assert expected.missed == 99
     assert summed([], 3) == DeliveryTally(3)
+
+
+def test_tallies_are_merged_into_equal_spans_of_a_period() -> None:
+    tallies = [DeliveryTally(start, delivered=1) for start in (99, 100, 105, 109, 120, 129, 130)]
+    spans = merged(tallies, 100, 125, 10)
+    assert [each.start_ms for each in spans] == [100, 110, 120]
+    assert [each.delivered for each in spans] == [3, 0, 2]
 
 
 @pytest.mark.parametrize("past_ms", [0, 1, 299_999])
