@@ -416,9 +416,12 @@ class ProduceHandler:
     def _await_flush(self, run: ProduceRun) -> None:
         for partition in run.partitions() - run.failed.keys():
             # Appended batches and duplicates of the run are below the log end offset.
-            end = partition.log.log_end_offset
+            end, failure = partition.log.log_end_offset, partition.log.failure
             if partition.log.high_watermark < end:
-                self._purgatory.add(partition, end, run)
+                if failure is None:
+                    self._purgatory.add(partition, end, run)
+                else:
+                    run.failed[partition] = failure  # the flush failed while the run was held
         if not run.unflushed:
             self._complete(run)
 

@@ -203,6 +203,31 @@ def test_a_failed_write_before_the_large_batch_is_reported(
     broker._logs.logs["events", 0].failure = None
 
 
+def test_a_failed_flush_before_the_large_batch_is_reported(
+    broker: Broker, validation: threading.Event, client: RawConnection
+) -> None:
+    may_flush = threading.Event()
+    for _ in range(broker._config.flush_threads):
+        broker._flush_pool.submit(may_flush.wait, lambda _: None)
+    client.send(request_of(SMALL, MEGABYTES, acks=ACKS_ALL), PRODUCE_VERSION)
+    turn_until_held(broker, client)
+    log = broker._partitions.get("events", 0).log
+    descriptor = log.segments[0].file.fileno()
+    kept, (end, other_end) = os.dup(descriptor), os.pipe()
+    # fdatasync of a pipe fails with EINVAL, as that of a broken disk does with EIO.
+    os.dup2(other_end, descriptor)
+    may_flush.set()
+    turn_until(broker, lambda: broker._commit.partitions_flush_failed)
+    os.dup2(kept, descriptor)
+    for spare in (kept, end, other_end):
+        os.close(spare)
+    validation.set()
+    turn_until_readable(broker, client)
+    assert outcomes(client) == [(STORAGE_ERROR, -1), (0, 0)]
+    # It would fail the shutdown.
+    log.failure = None
+
+
 def test_settings_that_change_during_the_validation_apply(
     broker: Broker, validation: threading.Event, client: RawConnection
 ) -> None:
