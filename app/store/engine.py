@@ -63,7 +63,10 @@ def open_engine(url: str, answer_s: int | None = ANSWER_S) -> Engine:
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(
+    # SQLite needs no driver of MySQL.
+    from app.store.mysql_connection import connect_mysql
+
+    engine = create_engine(
         url,
         isolation_level="READ COMMITTED",
         connect_args={
@@ -79,6 +82,8 @@ def open_engine(url: str, answer_s: int | None = ANSWER_S) -> Engine:
         pool_recycle=1_800,
         max_overflow=20,
     )
+    event.listen(engine, "do_connect", connect_mysql)
+    return engine
 
 
 def _configure_sqlite(connection: DBAPIConnection, _record: object) -> None:

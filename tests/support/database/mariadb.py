@@ -10,6 +10,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from tests.support.http.certificates import CertificateFiles
 from tests.support.processes.ports import free_port
 from tests.support.processes.waiting import DEADLINE_S
 
@@ -33,10 +34,14 @@ def find_program(name: str) -> str | None:
 
 
 class MariaDbServer:
-    """One server process. Its databases are empty until a test migrates them."""
+    """One server process. Its databases are empty until a test migrates them.
 
-    def __init__(self) -> None:
+    With a certificate, clients may use TLS.
+    """
+
+    def __init__(self, certificate: CertificateFiles | None = None) -> None:
         self.port = 0
+        self._certificate = certificate
         self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
         self._numbers = itertools.count(1)
@@ -92,6 +97,9 @@ class MariaDbServer:
             "--performance-schema=0",
             *self._user(),
         ]
+        if self._certificate is not None:
+            command.append(f"--ssl-cert={self._certificate.certificate}")
+            command.append(f"--ssl-key={self._certificate.key}")
         with (self._folder / "server.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log)
 
@@ -116,7 +124,7 @@ class MariaDbServer:
         return True
 
     def _connect(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
-        return pymysql.connect(host="127.0.0.1", port=self.port, user="root")
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", ssl_disabled=True)
 
     def create_database(self) -> str:
         """Create an empty database and return its SQLAlchemy URL."""

@@ -12,7 +12,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, create_engine, inspect, text
+import pymysql
+from pymysql.constants import CLIENT
+from sqlalchemy import Connection, create_engine, inspect, make_url, text
 
 from app.store import Store, migrate
 from tests.support.database.mariadb import MariaDbServer
@@ -135,8 +137,19 @@ def _statements(connection: Connection, database: str) -> list[str]:
 
 
 def _run(url: str, script: list[str]) -> None:
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        for statement in script:
-            connection.exec_driver_sql(statement)
-    engine.dispose()
+    """Run statements in one transaction and one request."""
+    at = make_url(url)
+    connection = pymysql.connect(
+        host=at.host,
+        port=at.port or 0,
+        user=at.username,
+        password=at.password or "",
+        database=at.database,
+        client_flag=CLIENT.MULTI_STATEMENTS,
+        ssl_disabled=True,
+    )
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute(";".join(script))
+        while cursor.nextset():
+            pass
+        connection.commit()
