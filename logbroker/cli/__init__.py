@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "quotas": LazyCommand(
         "logbroker.cli.quotas:quotas",
-        "Set, list and remove the quotas of users and client ids of a running cluster.",
+        "Set, list and remove the quotas of users, client ids and IP addresses.",
     ),
     "dump": LazyCommand(
         "logbroker.cli.dump:dump",
