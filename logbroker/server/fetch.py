@@ -1,7 +1,8 @@
 """Fetch: returns spans of segment files up to the high watermark, at once or after a long poll.
 
 A fetch with less than `minBytes` waits in the purgatory of its partitions until a high watermark
-advances or `maxWaitMs` has passed.
+advances or `maxWaitMs` has passed. Each time all its partitions are read again: those of some
+fetches per turn, and if one has many partitions and still too little, after a pause.
 """
 
 import time
@@ -44,6 +45,16 @@ RESPONSE_BYTES_MAX: Final = 55 * 2**20
 """The size limit of a response: the default of Kafka's broker setting `fetch.max.bytes`."""
 
 
+PARTITIONS_PER_TURN: Final = 500
+"""After so many partitions of delayed fetches were read, the others wait for the next turn."""
+
+MANY_PARTITIONS: Final = 200
+"""A fetch of more is not read again at every advance of a high watermark."""
+
+READ_PAUSE_S: Final = 0.0001
+"""The pause between two reads of such a fetch, per partition: ten times of what they take."""
+
+
 @dataclass(eq=False, slots=True)
 class DelayedFetch:
     """A fetch in the purgatory; `purgatory` is that of the handler."""
@@ -55,10 +66,16 @@ class DelayedFetch:
     timer: Timer
     began_s: float
     purgatory: "FetchPurgatory"
+    next_read_s: float = 0.0
+    next_read: Timer | None = None
+    is_over: bool = False
 
     def abandon(self) -> None:
         """Leave the purgatory, answered or disconnected."""
+        self.is_over = True
         self.timer.cancel()
+        if self.next_read is not None:
+            self.next_read.cancel()
         self.connection.delayed.discard(self)
         self.purgatory.remove(self)
 
@@ -111,6 +128,13 @@ class FetchHandler:
         self._counters = counters
         self._seconds = counters.request_seconds[FETCH_KEY]
         self._purgatory = FetchPurgatory()
+        self._due: dict[DelayedFetch, None] = {}
+        """Delayed fetches to read again, the longest due first."""
+        self._continues = False
+        """Whether the next turn reads some of them."""
+        self._turn_s = 0.0
+        self._partitions_left = 0
+        """What may still be read of them in the turn at `_turn_s`."""
 
     def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> None:
         """Complete the request at `view[start:end]`, or delay it."""
@@ -133,13 +157,8 @@ class FetchHandler:
 
     def complete_fetches(self, partition: Partition) -> list[Connection]:
         """Complete fetches after the high watermark advanced; returns connections to send on."""
-        completed = []
-        for fetch in self._purgatory.find(partition):
-            result = self._read_all(fetch.connection, fetch.request)
-            if self._is_complete(fetch.request, result):
-                self._complete_delayed(fetch, result)
-                completed.append(fetch.connection)
-        return completed
+        self._due.update(dict.fromkeys(self._purgatory.find(partition)))
+        return self._complete_due()
 
     def close_partition(self, partition: Partition) -> list[Connection]:
         """Complete every fetch of a closed partition; returns connections to send on."""
@@ -163,6 +182,49 @@ class FetchHandler:
         )
         connection.delayed.add(fetch)
         self._purgatory.add(fetch)
+
+    def _complete_due(self) -> list[Connection]:
+        """Complete due fetches that are ready, some per turn; returns connections to send on."""
+        if self._turn_s != self._loop.now_s:
+            self._turn_s, self._partitions_left = self._loop.now_s, PARTITIONS_PER_TURN
+        completed = []
+        while self._due and self._partitions_left > 0:
+            fetch = next(iter(self._due))
+            del self._due[fetch]
+            if not fetch.is_over and self._complete_if_ready(fetch):
+                completed.append(fetch.connection)
+        if self._due and not self._continues:
+            self._continues = True
+            self._loop.call_soon(self._send_due)
+        return completed
+
+    def _send_due(self) -> None:
+        self._continues = False
+        for connection in self._complete_due():
+            connection.send()
+
+    def _complete_if_ready(self, fetch: DelayedFetch) -> bool:
+        """Read the partitions of a fetch again, now or after a pause; returns if it is complete."""
+        now_s = self._loop.now_s
+        if now_s < fetch.next_read_s:
+            if fetch.next_read is None:
+                fetch.next_read = self._loop.call_at(
+                    fetch.next_read_s, lambda: self._read_after_pause(fetch)
+                )
+            return False
+        self._partitions_left -= len(fetch.partitions)
+        result = self._read_all(fetch.connection, fetch.request)
+        if self._is_complete(fetch.request, result):
+            self._complete_delayed(fetch, result)
+            return True
+        if len(fetch.partitions) > MANY_PARTITIONS:
+            fetch.next_read_s = now_s + len(fetch.partitions) * READ_PAUSE_S
+        return False
+
+    def _read_after_pause(self, fetch: DelayedFetch) -> None:
+        fetch.next_read = None
+        if self._complete_if_ready(fetch):
+            fetch.connection.send()
 
     def _expire(self, fetch: DelayedFetch) -> None:
         self._complete_delayed(fetch, self._read_all(fetch.connection, fetch.request))
