@@ -15,6 +15,7 @@ from app.console.delivery_parts import version_of
 from app.console.flash_messages import flash_query
 from app.console.formats import add_utc
 from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
+from app.console.live_settled import count_settled
 from app.console.rendering import render_page
 from app.console.sessions import ViewerDependency
 from app.console.urls import deliveries_url, jobs_url
@@ -23,6 +24,7 @@ from app.domain.model import ReplayFilter, WebhookStatus
 from app.http.dependencies import Cursor, ServicesDependency
 from app.http.request_bodies import EventId, EventTypeGlob, RequestBody, ResendRequest, Time
 from app.services.deliveries import list_deliveries, resend_deliveries
+from app.services.services import now_ms
 
 ROWS: Final = 50
 
@@ -78,6 +80,8 @@ async def deliveries_page(
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
     # Read before the deliveries: a resend that ends meanwhile is updated live.
     resending = await run_in_threadpool(services.store.pending_resends, webhook.id)
+    present_ms = now_ms()
+    settled = await run_in_threadpool(count_settled, services, webhook.id, present_ms)
     page, rejection = None, None
     try:
         selection = DeliverySelection.of_fields(typed)
@@ -91,6 +95,9 @@ async def deliveries_page(
         )
     except REJECTIONS as error:
         rejection = form_rejection(error, FIELDS)
+    newer = None
+    if page is not None and not cursor and not any(typed.values()):
+        newer = settled.loaded_with(page.items, present_ms)
     following = None if page is None else page.next_cursor
     return await render_page(
         request,
@@ -103,6 +110,7 @@ async def deliveries_page(
         tabs=_tabs(webhook.id, typed),
         page=page,
         version_of=version_of,
+        newer=newer,
         resending=resending,
         may_resend=viewer.may_change and webhook.status is WebhookStatus.ENABLED,
         query=request.url.query,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from app.console.job_parts import JobView, job_parts
 from app.console.job_rows import counter_parts, row_parts
 from app.console.live_deliveries import DeliveryUpdates
 from app.console.live_pages import COUNTERS, HEALTH, JOB_PREFIX, OpenPage, PageUpdate
+from app.console.live_settled import queue_counts, read_counts
 from app.domain.model import Replay, ReplayFilter
 from app.domain.states import ReplayState
 from app.process import on_own_thread
@@ -43,6 +44,12 @@ class _Snapshot:
     """Replays with their versions, by id."""
 
     counts: dict[CounterScope, dict[ReplayState, int]]
+
+    settled: Mapping[tuple[int, str], int]
+    """See `live_settled`."""
+
+    accounts: Mapping[str, str]
+    """The accounts of the webhooks in `settled`."""
 
 
 class Broadcaster:
@@ -122,6 +129,7 @@ class Broadcaster:
         try:
             snapshot = await on_own_thread(partial(self._read_snapshot, pages))
             self._queue_counters(pages, snapshot)
+            queue_counts(pages, snapshot.settled, snapshot.accounts)
             await self._queue_replays(pages, snapshot.replays)
         except StoreError:
             pass  # the health on the page reports it; the next tick retries
@@ -145,7 +153,9 @@ class Broadcaster:
         counts = {
             scope: dict(store.count_by_state(scope[1], of_account=scope[0])) for scope in scopes
         }
-        return _Snapshot(replays, counts)
+        settled = read_counts(self._services, pages, now_ms())
+        accounts = store.find_webhook_accounts({webhook_id for _, webhook_id in settled})
+        return _Snapshot(replays, counts, settled, accounts)
 
     def _queue_counters(self, pages: list[OpenPage], snapshot: _Snapshot) -> None:
         for scope, counts in snapshot.counts.items():

@@ -14,13 +14,17 @@ from app.services.errors import FieldError
 ITEMS_MAX: Final = 120
 """Items that a page may show live: fifty rows, and everything else on the page."""
 
-JOB_PAGES_MAX: Final = 1
-"""Replays that a page may show in full: rendering a change of one takes milliseconds."""
+LARGE_ITEMS_MAX: Final = 1
+"""Items with a prefix that a page may show: a replay in full, whose changes take milliseconds to
+render, and the count of one webhook."""
 
 ID_CHARACTERS_MAX: Final = 60
 
 JOB_PREFIX: Final = "job:"
 """The prefix of a replay shown in full. The id of a row is the replay's id."""
+
+SETTLED_PREFIX: Final = "settled-"
+"""The prefix of the count of a webhook's new deliveries."""
 
 COUNTERS: Final = "counters"
 HEALTH: Final = "health"
@@ -64,7 +68,8 @@ class OpenPage:
     def replay_ids(self) -> set[str]:
         """The replays on the page, as rows or in full."""
         shown = {item.removeprefix(JOB_PREFIX) for item in self.versions}
-        return {item for item in shown if not is_delivery(item)} - {COUNTERS, HEALTH}
+        others = (ID_PREFIX, SETTLED_PREFIX)
+        return {item for item in shown if not item.startswith(others)} - {COUNTERS, HEALTH}
 
     @property
     def pending_deliveries(self) -> set[str]:
@@ -110,9 +115,10 @@ def parse_watch_list(text: str) -> dict[str, str]:
     if len(items) > ITEMS_MAX or any(len(item) > 2 * ID_CHARACTERS_MAX for item in items):
         allowed = f"at most {ITEMS_MAX} ids of up to {ID_CHARACTERS_MAX} characters"
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
-    if sum(item.startswith(JOB_PREFIX) for item in items) > JOB_PAGES_MAX:
-        allowed = f"at most {JOB_PAGES_MAX} id with the prefix {JOB_PREFIX}"
-        raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
+    for prefix in (JOB_PREFIX, SETTLED_PREFIX):
+        if sum(item.startswith(prefix) for item in items) > LARGE_ITEMS_MAX:
+            allowed = f"at most {LARGE_ITEMS_MAX} id with the prefix {prefix}"
+            raise Problem.of_fields(INVALID_REQUEST, [FieldError("watch", None, allowed)])
     versions = dict(_split_version(item) for item in items)
     return {item: at for item, at in versions.items() if not _is_invalid_delivery(item)}
 

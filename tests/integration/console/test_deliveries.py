@@ -181,6 +181,28 @@ def test_a_pending_delivery_is_updated_until_it_is_settled(
             expect(row).to_contain_text("skipped")
 
 
+def test_a_list_announces_deliveries_that_were_settled_since(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("announced", Scope.DEVELOPER)
+    webhook = scene.webhook_of("announced", receiver)
+    scene.owe(webhook, event(1))
+    until(lambda: settled(scene, webhook) == 1, "the first delivery is settled")
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, list_of(webhook))
+        rows = page.get_by_role("region", name="Deliveries").locator("tbody tr")
+        expect(rows).to_have_count(1)
+        scene.owe(webhook, event(2), event(3))
+        # Without a reload.
+        link = page.get_by_role("link", name="2 new deliveries")
+        expect(link).to_be_visible()
+        assert_usable(page)
+        link.click()
+        expect(rows).to_have_count(3)
+        expect(link).to_have_count(0)
+
+
 def test_other_accounts_find_neither_the_list_nor_a_delivery(
     chromium: Chromium, scene: ConsoleScene, orders: Webhook
 ) -> None:

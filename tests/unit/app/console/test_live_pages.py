@@ -43,12 +43,18 @@ def test_the_watch_list_has_no_invalid_ids_of_deliveries() -> None:
     [
         ",".join(f"rpl_{n}" for n in range(ITEMS_MAX + 1)),
         "job:rpl_1,job:rpl_2",
+        "settled-wh_1:0.0.0,settled-wh_2:0.0.0",
         "x" * 3 * ID_CHARACTERS_MAX,
     ],
 )
 def test_a_watch_list_above_a_limit_is_rejected(watch: str) -> None:
     with pytest.raises(Problem, match="watch"):
         parse_watch_list(watch)
+
+
+def test_the_count_of_a_webhook_is_no_replay() -> None:
+    assert parse_watch_list("settled-wh_1:3.4.5") == {"settled-wh_1": "3.4.5"}
+    assert OpenPage(None, ReplayFilter(), {"settled-wh_1": "3.4.5"}).replay_ids == set()
 
 
 def test_a_row_and_a_job_page_are_the_same_replay() -> None:
