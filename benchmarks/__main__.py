@@ -17,6 +17,7 @@ from benchmarks import (
     claim_rate,
     cluster_scaling,
     console_cost,
+    delivery_lookups,
     disk_overhead,
     group_rebalance,
     librdkafka_clients,
@@ -62,6 +63,10 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "opening": ("Start on a large log, cold page cache", log_opening.measure),
     "compaction": ("Compaction of a log, 200-byte messages with keys", log_compaction.measure),
     "replay": ("Replay of one window from logs of different lengths", replay_cost.measure),
+    "deliveries": (
+        "Look-ups of deliveries in logs of different lengths",
+        delivery_lookups.measure,
+    ),
     "live": ("The live path, from `events` to local receivers", live_path.measure),
     "spread": ("The live path, events for few and for many webhooks", live_spread.measure),
     "rules": ("Finding the webhooks for an event, by the number of rules", rule_matching.measure),

@@ -23,6 +23,8 @@ class Scale(NamedTuple):
     """Records in each of the logs from which the same window is replayed."""
     replay_events: int
     """Events of the window that are addressed to the webhook."""
+    delivery_logs: tuple[int, ...]
+    """Deliveries in each of the logs in which deliveries are looked up."""
     topics: int
     """Topics of the cluster with many topics; each has eight partitions."""
     single_events: int
@@ -59,6 +61,7 @@ FULL: Final = Scale(
     small_log_bytes=10**8,
     replay_logs=(10**5, 10**6, 10**7),
     replay_events=20_000,
+    delivery_logs=(10**4, 10**6),
     topics=1_000,
     single_events=20_000,
     batched_events=300_000,
@@ -83,6 +86,7 @@ QUICK: Final = Scale(
     small_log_bytes=10**8,
     replay_logs=(10**5, 5 * 10**5),
     replay_events=3_000,
+    delivery_logs=(10**4, 5 * 10**4),
     topics=100,
     single_events=5_000,
     batched_events=60_000,

@@ -1,27 +1,31 @@
-"""The route that publishes events."""
+"""Routes of events: publish some, get one with its deliveries."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 
-from app.api.admission import OperatorOnly
+from app.api.admission import CallerDependency, OperatorOnly
 from app.api.event_bodies import read_json, read_ndjson
 from app.api.models.documents import Acceptance
+from app.api.models.events import EventDocument
 from app.api.openapi import EVENTS_BODY, errors
+from app.domain.accounts import Scope
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import media_type_refused
 from app.http.problems import (
     BODY_TOO_LARGE,
+    BUSY,
     FORBIDDEN,
     INVALID_REQUEST,
     MEDIA_TYPE_REFUSED,
     NOT_FOUND,
     UNAVAILABLE,
 )
+from app.http.request_bodies import EventId
 from app.log.event import NewEvent
-from app.services import events
+from app.services import event_lookup, events
 from app.services.events import EventLimits
 from app.services.services import now_ms
 
@@ -67,3 +71,24 @@ async def publish_events(request: Request, services: ServicesDependency) -> Acce
     found = await run_in_threadpool(reader, body, limits)
     await events.publish_events(services, found)
     return Acceptance(accepted=len(found))
+
+
+# An id may have slashes.
+@router.get(
+    "/{event_id:path}",
+    operation_id="getEvent",
+    responses=errors(INVALID_REQUEST, NOT_FOUND, BUSY, UNAVAILABLE),
+)
+async def get_event(
+    event_id: Annotated[EventId, Path(description="The id that its publisher gave it.")],
+    services: ServicesDependency,
+    caller: CallerDependency,
+) -> EventDocument:
+    """Get an event by its id: its payload and its deliveries.
+
+    A developer gets events that are addressed to a webhook of the account. The log of this data
+    centre is searched, through an index. 503 with `Retry-After` means that the event may be among
+    records that are not indexed yet.
+    """
+    found = await event_lookup.get_event(services, caller, event_id)
+    return EventDocument.of(found, is_operator=caller.scope is Scope.OPERATOR)

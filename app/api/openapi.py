@@ -35,7 +35,7 @@ TAGS: Final = [
     {"name": "accounts", "description": "Grants: which events an account may receive."},
     {"name": "replays", "description": "Jobs that send the events of a window again."},
     {"name": "notices", "description": "Signed messages about webhooks and replays, for owners."},
-    {"name": "events", "description": "Publishing of events."},
+    {"name": "events", "description": "Publishing of events, and look-ups by id."},
     {"name": "log", "description": "Topics, messages and consumer groups, for operators."},
     {"name": "operations", "description": "Health, metrics, processes and jobs, for operators."},
 ]

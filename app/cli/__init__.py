@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "app.cli.replays:replays",
         "List and show replays, and pause, resume, cancel or retry them.",
     ),
+    "events": LazyCommand("app.cli.events:events", "Look up events by their ids."),
     "deliveries": LazyCommand(
         "app.cli.deliveries:deliveries",
         "List the deliveries of a webhook, and show one with its attempts.",

@@ -130,6 +130,10 @@ class ApiClient:
         """Return a delivery with its attempts."""
         return self._request("GET", f"/deliveries/{quote(delivery_id, safe='')}")
 
+    def event(self, event_id: str) -> dict[str, Any]:
+        """Return an event with its deliveries."""
+        return self._request("GET", f"/events/{quote(event_id, safe='')}")
+
     def resend(self, delivery_id: str) -> dict[str, Any]:
         """Send a delivery once more. Returns the resend."""
         return self._request("POST", f"/deliveries/{quote(delivery_id, safe='')}/resend")

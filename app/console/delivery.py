@@ -15,7 +15,7 @@ from app.console.forms import ChangeForm
 from app.console.messages import HEX_BYTES_MAX, hex_lines
 from app.console.rendering import render_page, template_environment
 from app.console.sessions import ViewerDependency
-from app.console.urls import DELIVERIES, deliveries_url, jobs_url
+from app.console.urls import DELIVERIES, deliveries_url, event_url, jobs_url
 from app.domain.model import ReplayFilter, WebhookStatus
 from app.http.dependencies import ServicesDependency
 from app.log.topics import DELIVERY_LOG
@@ -60,6 +60,7 @@ async def delivery_page(
         headers=found.header_texts(with_internal=viewer.is_operator),
         payload=shown_payload(found.body),
         deliveries_url=deliveries_url(webhook.id, {}),
+        event_url=event_url(delivery.event_id),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         message_url=f"/console/log/topics/{DELIVERY_LOG}/messages?from=offset"
         f"&partition={place.partition}&offset={place.offset}",

@@ -1,5 +1,6 @@
-"""The first page: choose the webhook whose deliveries to show, or find one by its id."""
+"""The first page: choose the webhook whose deliveries to show, or find an event by its id."""
 
+import re
 from typing import Final
 from urllib.parse import quote
 
@@ -10,11 +11,12 @@ from starlette.responses import RedirectResponse, Response
 from app.console.forms import form_rejection
 from app.console.rendering import render_page
 from app.console.sessions import Viewer, ViewerDependency
-from app.console.urls import DELIVERIES, deliveries_url, page_url
+from app.console.urls import DELIVERIES, deliveries_url, event_url, page_url
 from app.console.webhooks import read_rows
 from app.domain.deliveries import ID_PREFIX
 from app.http.dependencies import Cursor, ServicesDependency
 from app.http.problems import INVALID_REQUEST, Problem
+from app.http.request_bodies import EVENT_ID
 from app.services.errors import FieldError
 from app.services.services import Services
 from app.store.errors import WebhookNotFound
@@ -52,16 +54,18 @@ async def search_page(
 
 
 def _find(services: Services, viewer: Viewer, typed: str) -> str:
-    """Return the URL of the page of a delivery, or of the deliveries of a webhook.
+    """Return the URL of a delivery, of the deliveries of a webhook, or else of an event.
 
     Raises:
-        Problem: no webhook of the viewer has this id.
+        Problem: no event can have this id.
     """
     if typed.startswith(ID_PREFIX):
         return f"{DELIVERIES}/{quote(typed, safe='')}"
     try:
         webhook = services.store.webhook(typed, of_account=viewer.key.account_filter)
     except WebhookNotFound:
-        error = FieldError("id", typed[:_CHARACTERS_MAX], "the id of a delivery or of a webhook")
-        raise Problem.of_fields(INVALID_REQUEST, [error]) from None
+        if not re.fullmatch(EVENT_ID, typed):
+            error = FieldError("id", typed[:_CHARACTERS_MAX], "the id of an event")
+            raise Problem.of_fields(INVALID_REQUEST, [error]) from None
+        return event_url(typed)
     return deliveries_url(webhook.id, {})

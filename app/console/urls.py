@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 from app.console.formats import parse_field_time
 from app.domain.model import ReplayFilter
@@ -16,6 +16,7 @@ NEW_REPLAY: Final = "/console/replays/new"
 WEBHOOKS: Final = "/console/webhooks"
 DELIVERIES: Final = "/console/deliveries"
 OVERVIEW: Final = "/console/overview"
+EVENTS: Final = "/console/events"
 
 TEXT_FIELDS: Final = ("webhookId", "accountId", "createdFrom", "createdTo")
 """The text inputs of the filter form."""
@@ -36,6 +37,11 @@ def page_url(page: str, fields: Mapping[str, str | None]) -> str:
 def deliveries_url(webhook_id: str, fields: Mapping[str, str | None]) -> str:
     """Return the URL of the deliveries of a webhook with a query of these fields."""
     return page_url(f"{WEBHOOKS}/{webhook_id}/deliveries", fields)
+
+
+def event_url(event_id: str) -> str:
+    """Return the URL of an event."""
+    return f"{EVENTS}/{quote(event_id, safe='')}"
 
 
 def jobs_url(wanted: ReplayFilter, **more: str | int | None) -> str:

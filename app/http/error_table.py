@@ -53,6 +53,7 @@ from app.log.errors import (
 from app.services.errors import (
     AccountNotAllowed,
     DeliveryNotFound,
+    EventIndexBehind,
     EventNotFound,
     FieldError,
     InvalidRequest,
@@ -66,6 +67,7 @@ from app.services.errors import (
     RestoreExpired,
     TooManyEvents,
     TooManyStreams,
+    UnknownEvent,
     UnknownReceivers,
     WebhookNotEnabled,
 )
@@ -117,6 +119,8 @@ _KINDS: Final[Mapping[type[RequestRefused], Kind]] = {
     ReadOnlyKey: FORBIDDEN,
     DeliveryNotFound: NOT_FOUND,
     EventNotFound: NOT_FOUND,
+    UnknownEvent: NOT_FOUND,
+    EventIndexBehind: UNAVAILABLE,
     UnknownReceivers: NOT_FOUND,
     WebhookNotEnabled: WEBHOOK_NOT_ENABLED,
     ReceiverNotVerified: NOT_VALIDATED,

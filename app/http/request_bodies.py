@@ -55,7 +55,8 @@ Time = Annotated[
 EventTypeGlob = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 """A glob on event types: `*` matches any characters, `?` one."""
 
-EventId = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
+EVENT_ID: Final = r"^[!-~]{1,256}$"
+EventId = Annotated[str, Field(pattern=EVENT_ID)]
 
 Description = Annotated[str, Field(max_length=DESCRIPTION_CHARACTERS_MAX)]
 RegisteredAccountId = Annotated[str, Field(pattern=r"^[!-~]{1,40}$")]

@@ -52,7 +52,7 @@ class RequestLog:
     def _record(self, scope: Scope, status: int, duration_s: float) -> None:
         # Clients choose unknown methods and paths: these must not become time series.
         method = scope["method"] if scope["method"] in _METHODS else _UNMATCHED
-        route = getattr(scope.get("route"), "path", _UNMATCHED)
+        route = getattr(scope.get("route"), "path_format", _UNMATCHED)
         self._metrics.count_request(method, route, status, duration_s)
         LOGGER.info(
             "request",

@@ -7,7 +7,6 @@ applies.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import deque
@@ -23,7 +22,14 @@ from app.live.metrics import LiveMetrics
 from app.live.received_reports import ReceivedReports
 from app.live.routing import RoutingTable
 from app.log.errors import LogError
-from app.log.event import LoggedEvent, NewEvent, is_presentable, place_name
+from app.log.event import (
+    LoggedEvent,
+    NewEvent,
+    is_presentable,
+    members_of,
+    place_name,
+    printable_text,
+)
 from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.publisher import EventPublisher, Publication
@@ -331,9 +337,9 @@ def _name(event: LoggedEvent, partition: int) -> _NamedEvent | None:
         return None
     event_id, event_type = event.event_id, event.event_type
     if not (event_id and event_type):
-        members = _members(event.value)
-        event_id = event_id or _text(members.get("id"))
-        event_type = event_type or _text(members.get("type"))
+        members = members_of(event.value)
+        event_id = event_id or printable_text(members.get("id"))
+        event_type = event_type or printable_text(members.get("type"))
         if event.account_id is None:
             event = event._replace(account_id=_account(members))
     if not is_presentable(event_id):
@@ -345,20 +351,7 @@ def _name(event: LoggedEvent, partition: int) -> _NamedEvent | None:
     return _NamedEvent(event_id, event_type, event)
 
 
-def _members(value: bytes) -> dict[str, Any]:
-    try:
-        members = json.loads(value)
-    except (ValueError, RecursionError):
-        return {}
-    return members if isinstance(members, dict) else {}
-
-
 def _account(members: dict[str, Any]) -> str | None:
     """The member `accountId`; a malformed one is the id of no account, so it matches nothing."""
     member = members.get("accountId")
-    return None if member is None else _text(member)
-
-
-def _text(member: object) -> str:
-    # A lone surrogate is valid in JSON, but cannot be encoded as UTF-8.
-    return member if isinstance(member, str) and member.isprintable() else ""
+    return None if member is None else printable_text(member)

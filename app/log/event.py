@@ -1,8 +1,9 @@
 """An event to publish, and an event as read from the log."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,18 @@ def is_presentable(event_id: str) -> bool:
 def place_name(topic: str, partition: int, offset: int) -> str:
     """Return an id for an event without one: its permanent position in the log."""
     return f"{topic}-{partition}-{offset}"
+
+
+def members_of(value: bytes) -> dict[str, Any]:
+    """Return the members of a JSON object; none if the value is not one."""
+    try:
+        members = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+def printable_text(member: object) -> str:
+    """Return a member that is a printable text; empty if it is not."""
+    # A lone surrogate is valid in JSON, but cannot be encoded as UTF-8.
+    return member if isinstance(member, str) and member.isprintable() else ""

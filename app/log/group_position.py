@@ -1,6 +1,6 @@
 """The committed offsets of a consumer group in a topic, and the bounds of its partitions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -38,17 +38,30 @@ def fetch_positions(
     Raises:
         KafkaException: the coordinator or a leader does not answer.
     """
+    stored = consumer.committed(_at(topic, partitions, 0), timeout=timeout_s)
+    _raise_errors(stored)
+    return _joined(stored, fetch_bounds(consumer, topic, partitions, timeout_s))
 
-    def at(offset: int) -> list[TopicPartition]:
-        return [TopicPartition(topic, partition, offset) for partition in partitions]
 
-    stored = consumer.committed(at(0), timeout=timeout_s)
+def fetch_bounds(
+    consumer: Consumer, topic: str, partitions: Sequence[int], timeout_s: float
+) -> dict[int, Bounds]:
+    """Return the bounds of partitions, in two requests to each leader.
+
+    Raises:
+        KafkaException: a leader does not answer.
+    """
     lows, highs = (
-        consumer.offsets_for_times(at(which), timeout=timeout_s)
+        consumer.offsets_for_times(_at(topic, partitions, which), timeout=timeout_s)
         for which in (_BEGINNING_OFFSET, _END_OFFSET)
     )
-    _raise_errors([*stored, *lows, *highs])
-    return _joined(stored, lows, highs)
+    _raise_errors([*lows, *highs])
+    high = {tp.partition: tp.offset for tp in highs}
+    return {tp.partition: Bounds(tp.offset, high[tp.partition]) for tp in lows}
+
+
+def _at(topic: str, partitions: Sequence[int], offset: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, offset) for partition in partitions]
 
 
 def _raise_errors(topic_partitions: Sequence[TopicPartition]) -> None:
@@ -58,15 +71,11 @@ def _raise_errors(topic_partitions: Sequence[TopicPartition]) -> None:
 
 
 def _joined(
-    stored: Sequence[TopicPartition],
-    lows: Sequence[TopicPartition],
-    highs: Sequence[TopicPartition],
+    stored: Sequence[TopicPartition], bounds_of: Mapping[int, Bounds]
 ) -> dict[int, GroupPosition]:
-    low = {tp.partition: tp.offset for tp in lows}
-    high = {tp.partition: tp.offset for tp in highs}
     positions: dict[int, GroupPosition] = {}
     for tp in stored:
-        bounds = Bounds(low[tp.partition], high[tp.partition])
+        bounds = bounds_of[tp.partition]
         # An offset above the end is of a recreated topic, or of a truncated log.
         is_in_log = 0 <= tp.offset <= bounds.high
         committed = Committed(tp.offset, tp.metadata or "") if is_in_log else None

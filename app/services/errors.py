@@ -9,6 +9,8 @@ RequestRefused
 │   └── ReadOnlyKey
 ├── DeliveryNotFound         use the id of a delivery that the log has
 ├── EventNotFound            name a window that contains the time of the event
+├── UnknownEvent             use the id of an event that the log has
+├── EventIndexBehind         retry later
 ├── UnknownReceivers         send events for webhooks and accounts that exist
 ├── WebhookNotEnabled        enable the webhook
 ├── ReceiverNotVerified       correct the receiver
@@ -130,6 +132,22 @@ class EventNotFound(RequestRefused):
         super().__init__(
             f"{len(event_ids)} of the events not found; name a window with their time",
             [FieldError(field, each, allowed) for each in event_ids],
+        )
+
+
+class UnknownEvent(RequestRefused):
+    """The log of this data centre has no event with this id that the caller may see."""
+
+    def __init__(self, event_id: str) -> None:
+        super().__init__(f"event {event_id!r} does not exist, or the log no longer has it")
+
+
+class EventIndexBehind(RequestRefused):
+    """The event was not found, and the log has records that are not indexed yet."""
+
+    def __init__(self, records: int) -> None:
+        super().__init__(
+            f"event not found; {records} records of the log are not indexed yet", retry_after_s=10
         )
 
 

@@ -14,12 +14,14 @@ from app.log.browser import LogBrowser
 from app.log.deliveries import DeliveryReader
 from app.log.errors import LogUnavailable
 from app.log.estimate import Estimator
+from app.log.event_records import EventRecords
 from app.log.history import LogHistory
 from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
 from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.process import on_own_thread
+from app.services.event_index import EventIndexer
 from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
 from app.services.housekeeping import Housekeeping
 from app.services.limits import AccountSlots
@@ -27,6 +29,7 @@ from app.services.metrics import ApiMetrics
 from app.services.progress_watch import ProgressWatch
 from app.services.verification import Verifier
 from app.store import SecretKeyMissing, Store, StoreError
+from app.store.event_index import EventIndex
 from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -66,6 +69,8 @@ class Services:
     zookeeper: ZooKeeperHealth
     deliveries: DeliveryReader
     delivery_slots: AccountSlots
+    event_records: EventRecords
+    event_index: EventIndex
     estimator: Estimator
     estimate_slots: AccountSlots
     metrics: ApiMetrics
@@ -107,6 +112,8 @@ class Services:
             zookeeper=ZooKeeperHealth(settings.zookeeper),
             deliveries=DeliveryReader(settings, history, outcomes),
             delivery_slots=AccountSlots(LOOKUPS_PER_ACCOUNT_MAX, "look-ups of deliveries"),
+            event_records=EventRecords(settings),
+            event_index=EventIndex(store.database, settings.origin),
             estimator=Estimator(settings.bootstrap_servers, properties=settings.kafka_properties),
             estimate_slots=AccountSlots(ESTIMATES_PER_ACCOUNT_MAX, "estimates"),
             metrics=metrics,
@@ -117,6 +124,7 @@ class Services:
         self.browser.close()
         self.replay_requests.close()
         self.deliveries.close()
+        self.event_records.close()
 
 
 @asynccontextmanager
@@ -149,7 +157,11 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             with closing(
                 Services.of(settings, store, publisher, history, guard, sender, metrics)
             ) as services:
-                yield services
+                indexer = EventIndexer(
+                    store, services.event_index, services.event_records, settings.retention_ms
+                )
+                async with indexer:
+                    yield services
 
 
 def _check_secret_keys(store: Store) -> None:

@@ -38,6 +38,7 @@ from tests.support.service.live_service import PARTITIONS, now_ms
 WORD: Final = "confidential"
 RULE: Final = f"{WORD}-rule"
 GRANT: Final = f"{WORD}-grant"
+EVENT: Final = f"{WORD}-0"
 
 ENDLESS: Final = {"/console/live"}
 
@@ -139,12 +140,13 @@ def path_with(path: str, webhook: Webhook, replay: Replay, endpoint_id: str = ""
         "account_id": webhook.account_id,
         "topic": "delivery_log",
         "delivery_id": delivery_of(webhook),
+        "event_id": EVENT,
         "endpoint_id": endpoint_id,
         "name": GRANT if "grants" in path else RULE,
     }
     if "/log/" in path:
         names["name"] = "delivery_log"
-    return re.sub(r"{(\w+)}", lambda match: names[match[1]], path)
+    return re.sub(r"{(\w+)(?::path)?}", lambda match: names[match[1]], path)
 
 
 def test_a_second_account_finds_nothing_of_the_first(
@@ -180,6 +182,8 @@ def check_messages(scene: ConsoleScene, webhook: Webhook) -> None:
         bearer = {"authorization": f"Bearer {key}"}
         delivery = operator.get(f"/deliveries/{delivery_of(webhook)}", headers=bearer)
         assert delivery.json()["webhookId"] == webhook.id
+        event = operator.get(f"/events/{EVENT}", headers=bearer).json()
+        assert [each["webhookId"] for each in event["deliveries"]] == [webhook.id]
         answer = operator.get("/log/topics/events/messages", headers=bearer)
         found = [
             header["value"]["text"]

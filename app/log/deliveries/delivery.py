@@ -72,11 +72,7 @@ class DeliveryDetail:
 
     def header_texts(self, *, with_internal: bool) -> list[tuple[str, str | None]]:
         """The headers as text; those of `INTERNAL_HEADERS` only if requested."""
-        return [
-            (name, None if value is None else value.decode("utf-8", "replace"))
-            for name, value in self.headers
-            if with_internal or name not in INTERNAL_HEADERS
-        ]
+        return texts_of(self.headers, with_internal=with_internal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +136,14 @@ def headers_of(record: RawRecord) -> Mapping[str, bytes | None]:
 def text_of(key: bytes | None) -> str:
     """The key of a record as text."""
     return (key or b"").decode("utf-8", "replace")
+
+
+def texts_of(
+    headers: Sequence[tuple[str, bytes | None]], *, with_internal: bool
+) -> list[tuple[str, str | None]]:
+    """Headers as text; those of `INTERNAL_HEADERS` only if requested."""
+    return [
+        (name, None if value is None else value.decode("utf-8", "replace"))
+        for name, value in headers
+        if with_internal or name not in INTERNAL_HEADERS
+    ]

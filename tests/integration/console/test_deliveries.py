@@ -214,3 +214,46 @@ def test_other_accounts_find_neither_the_list_nor_a_delivery(
         for path in (list_of(orders), f"/console/deliveries/{delivery}"):
             assert visitor.go(path).status == 404
             expect(visitor.page.get_by_text("evt_1")).to_have_count(0)
+
+
+def test_an_operator_finds_an_event_by_its_id_and_its_delivery_to_each_webhook(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, other: ReceiverThread
+) -> None:
+    names = ("finds-first", "finds-second")
+    for name in names:
+        scene.key(name, Scope.DEVELOPER)
+    webhooks = [scene.webhook_at(names[0], receiver.url, "first")]
+    webhooks.append(scene.webhook_at(names[1], other.url, "second"))
+    for each in (receiver, other):
+        each.expect(None)
+    other.answer(422, body=HOSTILE.encode())
+    sought = event(7, "order.paid", text=HOSTILE) | {"id": "order/7"}
+    for webhook in webhooks:
+        scene.owe(webhook, sought)
+    until(lambda: all(settled(scene, each) == 1 for each in webhooks), "both are settled")
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), "/console/deliveries")
+        page.get_by_label("Event, delivery or webhook id").fill("order/7")
+        page.get_by_role("button", name="Find").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Event order/7")
+        rows = page.get_by_role("region", name="Deliveries").locator("tbody tr")
+        expect(rows).to_have_count(2)
+        expect(rows.filter(has_text="second")).to_contain_text("HTTP 422")
+        expect(page.get_by_role("region", name="Text of the payload")).to_contain_text(HOSTILE)
+        assert page.locator("main img, main script").count() == 0
+        assert_usable(page)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download").click()
+        assert json.loads(download.value.path().read_bytes()) == sought
+        rows.get_by_role("link", name="second").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Delivery of order/7 failed")
+        page.get_by_role("link", name="order/7", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Event order/7")
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(names[0], Scope.DEVELOPER), "/console/events/order/7")
+        expect(page.get_by_role("region", name="Deliveries").locator("tbody tr")).to_have_count(1)
+        expect(page.get_by_text("second")).to_have_count(0)
+        visitor.tolerate("status of 404")
+        assert visitor.go("/console/events/evt_404").status == 404

@@ -31,7 +31,7 @@ def test_keys_open_pages_move_between_rows_and_can_be_turned_off(
         page.keyboard.press("k")
         expect(page.locator("tbody th a").first).to_be_focused()
         page.keyboard.press("/")
-        search = page.get_by_label("Delivery or webhook id")
+        search = page.get_by_label("Event, delivery or webhook id")
         expect(search).to_be_focused()
         # Keys that are typed into a field are no shortcuts.
         page.keyboard.type("gj?")

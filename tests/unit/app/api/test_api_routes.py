@@ -60,7 +60,8 @@ class Operation(NamedTuple):
         """Its path with these ids."""
         names = {"webhook_id": webhook_id, "replay_id": replay_id, "account_id": account_id}
         names |= {"name": "vip", "topic": "events", "delivery_id": "dlv_unknown"}
-        names["endpoint_id"] = "nte_unknown"
+        # An invalid event id: a look-up would wait for the log.
+        names |= {"endpoint_id": "nte_unknown", "event_id": "a b"}
         return re.sub(r"{(\w+)}", lambda match: names[match[1]], self.path)
 
     @property
@@ -88,7 +89,7 @@ async def test_every_route_is_described(application: FastAPI, operations: list[O
     """Or the gate's answers and the audit's names would be missing for it."""
     described = {(operation.method, operation.path) for operation in operations}
     served = {
-        (method, route.path)
+        (method, route.path_format)
         for router in application.router.routes
         for route in getattr(getattr(router, "original_router", None), "routes", ())
         for method in route.methods
@@ -134,7 +135,7 @@ async def test_each_route_with_an_id_hides_other_accounts(
     asked = [
         operation
         for operation in operations
-        if "_id}" in operation.path and operation.id not in OPERATORS_ALONE
+        if "_id}" in operation.path and operation.id not in {*OPERATORS_ALONE, "getEvent"}
     ]
     for operation in asked:
         answers = [

@@ -1,5 +1,7 @@
 """The first page: choose a webhook, or find a delivery by its id."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 
 from app.console import webhooks
@@ -41,12 +43,15 @@ async def test_an_id_leads_to_its_page(
     assert (found.status_code, found.headers["location"]) == (303, f"{PAGE}/dlv_%2F1")
     operators = await client.get(PAGE, id=others_webhook.id)
     assert operators.headers["location"] == f"/console/webhooks/{others_webhook.id}/deliveries"
-    for wrong in (others_webhook.id, "x" * 300, "<b>"):
+    for event_id, path in (("evt/<b>", "evt%2F%3Cb%3E"), (others_webhook.id, others_webhook.id)):
+        event = await developers_client.get(PAGE, id=event_id)
+        assert event.headers["location"] == f"/console/events/{path}"
+    for wrong in ("x" * 300, "a b"):
         refused = await developers_client.get(PAGE, id=wrong)
         assert refused.status_code == 400
         page = HtmlPage(refused.text)
         assert page.field("id") == wrong
-        assert "the id of a delivery or of a webhook" in page.error_of("id")
+        assert "the id of an event" in page.error_of("id")
 
 
 async def test_webhooks_are_paged(
@@ -77,3 +82,9 @@ async def test_deliveries_are_the_first_entry_and_the_start_page(
     entries = HtmlPage(answer.text).all(".//nav[@aria-label='Console']//a")
     assert [each.text for each in entries] == ["Deliveries", "Overview", "Jobs", "Webhooks"]
     assert [each.text for each in entries if each.get("aria-current")] == ["Deliveries"]
+
+
+async def test_a_sign_in_leads_to_the_event_whatever_its_id(anonymous: ConsoleClient) -> None:
+    answer = await anonymous.get("/console/events/a%2Fb%3Fc")
+    (next_page,) = parse_qs(urlsplit(answer.headers["location"]).query)["next"]
+    assert next_page == "/console/events/a/b%3Fc"

@@ -1,0 +1,139 @@
+"""Reads records of events by their places, from `events` and `delivery_log`."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from app.config import Settings
+from app.domain.event_index import EventPartition, EventPlace
+from app.log.browser.partition_scan import RangeRequest, RawRecord
+from app.log.deliveries.delivery import headers_of
+from app.log.deliveries.reader_pool import ReaderPool
+from app.log.error_text import public_text
+from app.log.errors import InspectionsBusy, LogUnavailable
+from app.log.event import header_text, is_presentable, members_of, place_name, printable_text
+from app.log.group_position import Bounds, fetch_bounds
+from app.log.inspection.deadline import Deadline
+from app.log.lookup_clients import LookupClients
+from app.log.topics import DELIVERY_LOG, EVENTS
+
+AT_A_TIME: Final = 4
+
+_SILENCE_MS: Final = 4_000
+_TOPICS: Final = {False: EVENTS, True: DELIVERY_LOG}
+
+
+class EventRecord(NamedTuple):
+    """A record of an event, with the event's id."""
+
+    event_id: str
+    place: EventPlace
+    record: RawRecord
+
+
+class EventRange(NamedTuple):
+    """The records of a partition in `[start, position)`."""
+
+    records: list[EventRecord]
+    position: int
+
+
+class EventRecords:
+    """Reads ranges of `events` and `delivery_log`. Thread-safe; blocks."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._clients = LookupClients(
+            settings.bootstrap_servers, settings.kafka_properties, "rewind-events", _SILENCE_MS
+        )
+        self._pools = {topic: ReaderPool(settings, topic) for topic in _TOPICS.values()}
+        self._slots = threading.BoundedSemaphore(AT_A_TIME)
+
+    def close(self) -> None:
+        """Close all clients."""
+        for pool in self._pools.values():
+            pool.close()
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Hold one of the slots for look-ups.
+
+        Raises:
+            InspectionsBusy: `AT_A_TIME` look-ups are running.
+        """
+        if not self._slots.acquire(blocking=False):
+            raise InspectionsBusy("limit of concurrent look-ups of events reached; retry later")
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    def bounds(self, deadline: Deadline) -> dict[EventPartition, Bounds]:
+        """Return the bounds of all partitions; a topic that does not exist has none.
+
+        Raises:
+            LogUnavailable: the log does not answer.
+        """
+        found = {}
+        for is_delivery_log, topic in _TOPICS.items():
+            try:
+                numbers = self._partitions(topic, deadline)
+                timeout_s = deadline.request_timeout_s
+                bounds = fetch_bounds(self._clients.consumer, topic, numbers, timeout_s)
+            except KafkaException as refusal:
+                error: KafkaError = refusal.args[0]
+                raise LogUnavailable(f"topic {topic}: {public_text(error)}") from refusal
+            for number, each in bounds.items():
+                found[EventPartition(is_delivery_log, number)] = each
+        return found
+
+    def _partitions(self, topic: str, deadline: Deadline) -> list[int]:
+        consumer = self._clients.consumer
+        metadata = consumer.list_topics(topic, deadline.request_timeout_s).topics[topic]
+        if metadata.error is None:
+            return sorted(metadata.partitions)
+        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return []
+        raise LogUnavailable(f"topic {topic}: {public_text(metadata.error)}")
+
+    def read(
+        self,
+        ranges: Mapping[EventPartition, tuple[int, int]],
+        deadline: Deadline,
+        bytes_max: int,
+    ) -> dict[EventPartition, EventRange]:
+        """Read a range `[start, end)` of each partition; incomplete after `bytes_max` per topic.
+
+        Raises:
+            LogUnavailable: a partition cannot be read.
+        """
+        by_topic: defaultdict[bool, dict[int, RangeRequest]] = defaultdict(dict)
+        for partition, (start, end) in ranges.items():
+            by_topic[partition.is_delivery_log][partition.number] = RangeRequest(
+                start, end, end - start
+            )
+        found = {}
+        for is_delivery_log, requests in by_topic.items():
+            topic = _TOPICS[is_delivery_log]
+            with self._pools[topic].reader() as reader:
+                results = reader.read(requests, deadline, bytes_max)
+                if reader.problems:
+                    raise LogUnavailable(f"topic {topic}: {next(iter(reader.problems.values()))}")
+            for number, result in results.items():
+                partition = EventPartition(is_delivery_log, number)
+                records = [_event_record(partition, each) for each in result.records]
+                found[partition] = EventRange(records, result.position)
+        return found
+
+
+def _event_record(partition: EventPartition, record: RawRecord) -> EventRecord:
+    """The record with its id: a header, for `events` else a member, otherwise its place."""
+    event_id = header_text(headers_of(record).get("event-id"))
+    if not event_id and not partition.is_delivery_log:
+        event_id = printable_text(members_of(record.value or b"").get("id"))
+    if not is_presentable(event_id):
+        event_id = place_name(_TOPICS[partition.is_delivery_log], record.partition, record.offset)
+    return EventRecord(event_id, EventPlace(partition, record.offset), record)
