@@ -355,7 +355,7 @@ class LogDirectory:
             self.write_checkpoints()
             if failures:
                 raise failures[0]
-            if self.unopened:
+            if not all(each.is_unowned for each in self.unopened.values()):
                 return  # the next start recovers all logs, also these
             replace_file(self.path / CLEAN_MARKER_NAME, CLEAN_MARKER)
         finally:

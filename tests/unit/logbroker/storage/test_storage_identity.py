@@ -9,7 +9,7 @@ import pytest
 from logbroker.config import LogConfig
 from logbroker.errors import ConfigurationError
 from logbroker.storage.identity import DirectoryIdentity, new_directory_id
-from logbroker.storage.log_directory import LogDirectory
+from logbroker.storage.log_directory import CLEAN_MARKER_NAME, LogDirectory
 from tests.unit.logbroker.storage.storage_content import (
     append_all,
     batch,
@@ -75,6 +75,7 @@ def test_the_folder_of_a_topic_with_unreadable_metadata_is_reported_and_kept(
     assert directory.logs == {}
     assert "events-0 is not opened: metadata of its topic is unreadable" in caplog.messages
     directory.close()
+    assert (tmp_path / CLEAN_MARKER_NAME).exists(), "it must not cost all others a recovery"
     assert (tmp_path / "events-0" / "00000000000000000000.log").stat().st_size
 
 
