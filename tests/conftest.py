@@ -10,7 +10,6 @@ from tests.support.property_examples import register_profiles
 
 pytest_plugins = (
     "tests.support.database.fixtures",
-    "tests.support.http.fixtures",
     "tests.support.kafka.fixtures",
     "tests.support.spark.fixtures",
     "tests.support.processes.memory_folder",

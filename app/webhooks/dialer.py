@@ -30,19 +30,24 @@ class DialFailed(Exception):
 
 
 class Dialer:
-    """Opens the connections of one sender."""
+    """Opens the connections of one sender.
+
+    Without `tls` it trusts the authorities of the machine, which it loads for the first https URL:
+    that takes 40 ms.
+    """
 
     def __init__(
         self,
         guard: Guard,
         limits: SenderLimits,
-        tls: ssl.SSLContext,
+        tls: ssl.SSLContext | None,
         proxy: EgressProxy | None = None,
     ) -> None:
         self._guard = guard
         self._proxy = proxy
         self._limits = limits
         self._tls = tls
+        self._loading_tls: asyncio.Future[ssl.SSLContext] | None = None
         self._threads = ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="resolver")
         self._lookups: dict[str, asyncio.Future[list[str]]] = {}
 
@@ -121,7 +126,8 @@ class Dialer:
         if self._proxy is not None:
             return await self._open_through(self._proxy, origin, address)
         # The certificate must match the name, though the connection is to an address.
-        tls, name = (self._tls, origin.host) if origin.scheme == "https" else (None, None)
+        is_https = origin.scheme == "https"
+        tls, name = (await self._load_tls(), origin.host) if is_https else (None, None)
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: HttpConnection(self._limits),
             address,
@@ -140,7 +146,7 @@ class Dialer:
         if origin.scheme == "https":
             loop = asyncio.get_running_loop()
             secured = await loop.start_tls(
-                transport, connection, self._tls, server_hostname=origin.host
+                transport, connection, await self._load_tls(), server_hostname=origin.host
             )
             # It returns None only for a connection that was closed before.
             if secured is None:
@@ -148,6 +154,16 @@ class Dialer:
             transport = secured
         connection.connection_made(transport)
         return connection
+
+    async def _load_tls(self) -> ssl.SSLContext:
+        """The context of all TLS connections; concurrent callers share the loading."""
+        if self._tls is None:
+            if self._loading_tls is None:
+                loop = asyncio.get_running_loop()
+                self._loading_tls = loop.run_in_executor(self._threads, ssl.create_default_context)
+            # Shielded: the timeout of one attempt must not cancel the loading for others.
+            self._tls = await asyncio.shield(self._loading_tls)
+        return self._tls
 
 
 def _resolve_host(host: str) -> list[str]:

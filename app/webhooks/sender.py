@@ -48,7 +48,7 @@ class WebhookSender:
         proxy: EgressProxy | None = None,
     ) -> None:
         self._limits = limits or SenderLimits()
-        self._dialer = Dialer(guard, self._limits, tls or ssl.create_default_context(), proxy)
+        self._dialer = Dialer(guard, self._limits, tls, proxy)
         self._check_url = lru_cache(_URLS_KEPT)(guard.check_url)
         self._pools: dict[Origin, ConnectionPool] = {}
         self.tokens = TokenCache(self)

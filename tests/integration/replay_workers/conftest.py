@@ -16,11 +16,6 @@ from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.waiting import DEADLINE_S
 
 
-@pytest.fixture(autouse=True)
-def one_authority(few_authorities: None) -> None:
-    """Workers load few certificate authorities, which is faster."""
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """A fresh log, an empty database, and settings that fail fast."""

@@ -9,11 +9,6 @@ from confluent_kafka import Producer
 from tests.support.processes.waiting import DEADLINE_S
 
 
-@pytest.fixture(autouse=True)
-def one_authority(few_authorities: None) -> None:
-    """No test of the service needs the authorities of the machine."""
-
-
 @pytest.fixture
 def foreign_broker() -> Iterator[str]:
     """HOST:PORT of a broker that creates topics of four partitions when they are written to."""

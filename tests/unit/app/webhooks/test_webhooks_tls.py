@@ -94,6 +94,21 @@ async def test_a_self_signed_certificate_is_not_trusted(
     assert outcome.reason.startswith("tls: self")
 
 
+async def test_authorities_of_the_machine_are_loaded_for_the_first_https_url(
+    resolve: Callable[..., None],
+    receiver: WebhookReceiver,
+    certificate: CertificateFiles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolve("hooks.example", "127.0.0.1")
+    async with WebhookSender(Guard(allow_private=True)) as sender:
+        # Authorities that the sender had loaded at its start would not include this one.
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.certificate))
+        url = f"https://hooks.example:{receiver.port}/"
+        sent = await asyncio.gather(*(sender.send(url, HEADERS, b"{}") for _ in range(3)))
+    assert sent == [Delivered(204)] * 3
+
+
 async def test_a_receiver_without_tls_is_unreachable(trusting: WebhookSender) -> None:
     plain = WebhookReceiver()
     await plain.start()
@@ -103,10 +118,11 @@ async def test_a_receiver_without_tls_is_unreachable(trusting: WebhookSender) ->
     assert outcome.reason.startswith("tls: ")
 
 
-async def test_an_endless_handshake_times_out() -> None:
+async def test_an_endless_handshake_times_out(certificate: CertificateFiles) -> None:
     limits = SenderLimits(connect_s=0.05)
+    context = ssl.create_default_context(cafile=certificate.certificate)
     async with (
-        WebhookSender(Guard(allow_private=True), limits) as sender,
+        WebhookSender(Guard(allow_private=True), limits, context) as sender,
         ScriptedPeer([[b""]]) as peer,
     ):
         outcome = await sender.send(f"https://127.0.0.1:{peer.port}/", HEADERS, b"{}")
