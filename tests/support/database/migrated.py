@@ -16,11 +16,17 @@ import pymysql
 from pymysql.constants import CLIENT
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 
+from app.domain.accounts import ApiKey, Scope
 from app.store import Store, migrate
+from tests.support.database.api_keys import issue_key
 from tests.support.database.mariadb import MariaDbServer
 
 _SQLITE: Final = "sqlite:///"
 _CREATED: Final = re.compile(r"CREATE TABLE (`\w+`)")
+
+OPERATOR: Final = "platform"
+DEVELOPERS: Final = ("alice", "bob")
+"""Names of accounts, see `ReusedStore.one_with_keys`."""
 
 
 def make_migrated(url: str) -> None:
@@ -76,16 +82,39 @@ class ReusedStore:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "rewind.db"
         self.url = f"{_SQLITE}{self.file}"
+        self.keys: dict[str, tuple[ApiKey, str]] = {}
+        """The keys of `one_with_keys` and their tokens, by the account's name."""
         self._store = reused_store_at(self.url)
+        self._file_with_keys = b""
 
     @contextmanager
     def one(self) -> Iterator[Store]:
         """Yield the store for one test."""
-        if self.file.is_dir():
-            self.file.rmdir()
+        self._clear()
         make_migrated(self.url)
         with closing(self._store):
             yield self._store
+
+    @contextmanager
+    def one_with_keys(self) -> Iterator[Store]:
+        """Yield the store for one test, with a key of an operator and one of each developer."""
+        self._clear()
+        self.file.write_bytes(self._file_with_keys or self._issue_keys())
+        with closing(self._store):
+            yield self._store
+
+    def _issue_keys(self) -> bytes:
+        """Create the keys that all tests share, and return the file with them."""
+        make_migrated(self.url)
+        scopes = {OPERATOR: Scope.OPERATOR} | dict.fromkeys(DEVELOPERS, Scope.DEVELOPER)
+        with closing(self._store):
+            self.keys = {name: issue_key(self._store, name, scopes[name]) for name in scopes}
+        self._file_with_keys = self.file.read_bytes()
+        return self._file_with_keys
+
+    def _clear(self) -> None:
+        if self.file.is_dir():
+            self.file.rmdir()
 
     def take_database_away(self) -> None:
         """Make the database unavailable to the rest of this test."""

@@ -22,7 +22,7 @@ from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
 from tests.support.database.api_keys import issue_key
-from tests.support.database.migrated import ReusedStore
+from tests.support.database.migrated import DEVELOPERS, OPERATOR, ReusedStore
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient, enabled_webhook
 from tests.support.http.receiver_thread import ReceiverThread
@@ -40,29 +40,29 @@ def settings(tmp_path: Path, reused_store: ReusedStore, refused_address: str) ->
 
 @pytest.fixture
 def store(reused_store: ReusedStore) -> Iterator[Store]:
-    with reused_store.one() as store:
+    with reused_store.one_with_keys() as store:
         yield store
 
 
 @pytest.fixture
-def operator(store: Store) -> Issued:
-    return issue_key(store, "platform", Scope.OPERATOR, "")
+def operator(store: Store, reused_store: ReusedStore) -> Issued:
+    return reused_store.keys[OPERATOR]
 
 
 @pytest.fixture
-def developer(store: Store) -> Issued:
-    return issue_key(store, "alice", Scope.DEVELOPER, "")
+def developer(store: Store, reused_store: ReusedStore) -> Issued:
+    return reused_store.keys[DEVELOPERS[0]]
 
 
 @pytest.fixture
-def other_developer(store: Store) -> Issued:
-    return issue_key(store, "bob", Scope.DEVELOPER, "")
+def other_developer(store: Store, reused_store: ReusedStore) -> Issued:
+    return reused_store.keys[DEVELOPERS[1]]
 
 
 @pytest.fixture
 def reader(store: Store) -> Issued:
     """Create a read-only operator key."""
-    return issue_key(store, "platform", Scope.OPERATOR, "", is_read_only=True)
+    return issue_key(store, OPERATOR, Scope.OPERATOR, is_read_only=True)
 
 
 @pytest.fixture
