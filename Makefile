@@ -61,8 +61,10 @@ services:  ## Install what the tests need from Debian: MariaDB's server, Chromiu
 unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
 
 T := tests/unit
+# The tests of one file run in one process: a second one would only import them.
+UNIT_PROCESSES = $(if $(findstring .py,$(T)),0,2)
 unit: $(VENV)/.compiled  ## Test without starting a process: all, or a part with T=path
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not processes and not long" $(T)
+	$(BIN)/python -m pytest -n $(UNIT_PROCESSES) --dist loadgroup -m "not processes and not long" $(T)
 
 test: $(VENV)/.compiled services  ## Install what the tests need, then run all but the long ones
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not long"
