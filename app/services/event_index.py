@@ -34,12 +34,13 @@ UNINDEXED_MAX: Final = 5_000
 UNINDEXED_MIN: Final = 1_000
 """Fewer new records are left to look-ups, so that blocks are not small."""
 
-REST: Final = 4
-"""Indexing pauses this many times as long as it took: it takes a fifth of a processor at most."""
+REST: Final = 9
+"""Indexing pauses this many times as long as it took: it takes a tenth of a processor at most."""
 
 CLAIM_S: Final = 60.0
 
 _INTERVAL_S_MIN: Final = 1.0
+_RETRY_S: Final = 60.0
 _READ_S: Final = 10.0
 _RECORDS_PER_READ: Final = 4_000
 _BYTES_PER_READ: Final = 16 * 2**20
@@ -101,6 +102,7 @@ class EventIndexer:
                 step = await on_own_thread(self.index_new)
             except (LogError, StoreError) as error:
                 _log.warning("event-index-failed", extra={"reason": str(error)})
+                pause_s = _RETRY_S
             else:
                 now_s = time.monotonic()
                 rate = (step.entries + step.unindexed) / (now_s - last_s)

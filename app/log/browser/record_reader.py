@@ -214,5 +214,7 @@ def _record(message: Message, partition: int) -> RawRecord:
 
 
 def _size(record: RawRecord) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers or ())
-    return len(record.key or b"") + len(record.value or b"") + headers
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers or ():
+        size += len(name) + len(value or b"")
+    return size
