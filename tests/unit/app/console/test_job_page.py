@@ -126,6 +126,19 @@ async def test_the_page_shows_all_parameters(
     assert shown["Data centre"] == ELSEWHERE
 
 
+async def test_diagnostics_are_shown_to_operators_only(
+    client: ConsoleClient, developers_client: ConsoleClient, replay: Replay, claim: Claim
+) -> None:
+    for each, is_shown in ((client, True), (developers_client, False)):
+        page = await each.page(path(replay))
+        shown = facts(page)
+        assert shown["Worker"] == "machine:7"
+        assert ("Partition" in shown) is is_shown
+        assert ("Lease epoch" in shown) is is_shown
+        assert ("Diagnostics" in page.main) is is_shown
+        assert bool(page.all(".//main[@class='operator']")) is is_shown
+
+
 async def test_the_page_of_a_running_job_shows_worker_and_responses(
     client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
@@ -141,9 +154,9 @@ async def test_the_page_of_a_running_job_shows_worker_and_responses(
 
 
 async def test_the_page_has_an_element_for_each_live_part(
-    developers_client: ConsoleClient, store: Store, replay: Replay, claim: Claim
+    client: ConsoleClient, store: Store, replay: Replay, claim: Claim
 ) -> None:
-    page = await developers_client.page(path(replay))
+    page = await client.page(path(replay))
     templates = environment(15.0)
     view = JobView(store.replay(replay.id), store.moves(replay.id), store.samples(replay.id))
     item = page.one(f".//*[@data-live-id='job:{replay.id}']")

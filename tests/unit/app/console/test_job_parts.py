@@ -119,18 +119,22 @@ def test_progress_estimates_the_events_and_the_time_left(
     assert parts["eta"].main == "Time left: about 30 s, ETA 2026-11-22 09:00:40."
 
 
-def test_the_position_has_partition_offsets_worker_and_lease(templates: Environment) -> None:
+def test_the_execution_has_worker_and_times_and_the_diagnostics_offsets_and_lease(
+    templates: Environment,
+) -> None:
     replay = replace(ONGOING, claims_in_vain=4, idle_ms=65_000)
-    facts = definitions(parts_of(templates, JobView(replay, (), ()))["facts"])
-    assert facts["Partition"] == "3 of delivery_log"
-    assert facts["Start offset"] == "1 000"
-    assert facts["Checkpoint"].startswith("2 000 ")
-    assert facts["End offset"].startswith("5 000 ")
+    parts = parts_of(templates, JobView(replay, (), ()))
+    facts, diagnostics = definitions(parts["facts"]), definitions(parts["diagnostics"])
     assert facts["Worker"] == "machine:7"
-    assert facts["Lease epoch"].startswith("2 ")
-    assert facts["Claims without progress"].startswith("4 ")
     assert facts["Heartbeat"].startswith("1 s ago")
     assert facts["Idle time"] == "1 min 5 s"
+    assert diagnostics["Partition"] == "3 of delivery_log"
+    assert diagnostics["Start offset"] == "1 000"
+    assert diagnostics["Checkpoint"].startswith("2 000 ")
+    assert diagnostics["End offset"].startswith("5 000 ")
+    assert diagnostics["Lease epoch"].startswith("2 ")
+    assert diagnostics["Claims without progress"].startswith("4 ")
+    assert not facts.keys() & diagnostics.keys()
 
 
 def test_a_job_whose_receiver_fails_says_so_before_anything_is_settled(
@@ -157,7 +161,7 @@ def test_a_job_that_was_never_claimed(templates: Environment) -> None:
     assert words["plot"] == "No data yet. Samples are taken while a worker delivers."
     assert words["statuses"] == "Nothing sent yet."
     assert words["failures"] == "None so far."
-    assert "determined by the worker" in words["facts"]
+    assert "determined by the worker" in words["diagnostics"]
 
 
 def test_the_state_shows_the_waiting_reason_or_the_error(
