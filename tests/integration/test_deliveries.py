@@ -55,7 +55,12 @@ def webhook(scene: ConsoleScene, receiver: ReceiverThread) -> Webhook:
 
 def client_of(scene: ConsoleScene, key: str) -> httpx.Client:
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.Client(base_url=scene.origin, timeout=DEADLINE_S, headers=headers)
+    return httpx.Client(
+        base_url=scene.origin,
+        timeout=DEADLINE_S,
+        headers=headers,
+        verify=False,  # no TLS
+    )
 
 
 def listed(api: httpx.Client, webhook: Webhook, **query: Any) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import click
@@ -84,6 +85,7 @@ def described() -> FastAPI:
     return application
 
 
+@cache
 def document() -> dict[str, Any]:
     """The description of all routes, as the application has them."""
     return describe(described())

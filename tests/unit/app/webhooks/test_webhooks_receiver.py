@@ -39,7 +39,7 @@ async def test_a_request_of_a_stock_client_is_recorded(
     receiver.answer(503, retry_after="9")
     before_ms = time.time_ns() // 1_000_000
     headers = {"Webhook-Id": "evt_1", "Webhook-Replay-Id": "rpl_1"}
-    async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_S, verify=False) as client:
         for _ in range(2):
             answer = await client.post(f"{receiver.url}/a?b", headers=headers, content=b"{}")
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "9")
@@ -58,7 +58,7 @@ async def test_a_valid_signature_is_verified_and_an_invalid_one_gets_401(
 ) -> None:
     receiver.secret = SECRET
     headers = webhook_headers([SECRET], "evt_1", int(time.time()), b"{}")
-    async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_S, verify=False) as client:
         good = await client.post(receiver.url, headers=headers, content=b"{}")
         bad = await client.post(receiver.url, headers=headers, content=b"{ }")
     assert (good.status_code, bad.status_code) == (204, 401)
@@ -77,7 +77,7 @@ async def test_a_challenge_is_answered_with_the_current_secret() -> None:
     receiver = WebhookReceiver(on_webhook=webhooks.append, on_challenge=challenges.append)
     await receiver.start()
     receiver.answer(503)
-    async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_S, verify=False) as client:
         url = f"{receiver.url}//[?a=b&crc_token=x%20y%26z&nonce=1"
         assert (await client.get(url)).status_code == 403
         receiver.secret = SECRET
@@ -93,7 +93,7 @@ async def test_a_challenge_is_answered_with_the_current_secret() -> None:
 async def test_a_ping_is_received_and_recognized(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
-    async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_S, verify=False) as client:
         for event_id, body in (("ping_1", ping_body("wh_1", 0)), ("evt_1", b"{}")):
             headers = webhook_headers([SECRET], event_id, int(time.time()), body)
             answer = await client.post(receiver.url, headers=headers, content=body)
@@ -105,7 +105,7 @@ async def test_a_stop_aborts_connections_and_a_restart_keeps_the_port(
     receiver: WebhookReceiver,
 ) -> None:
     port = receiver.port
-    async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_S, verify=False) as client:
         await client.post(receiver.url, content=b"{}")
         await receiver.stop()
         await receiver.stop()
@@ -134,7 +134,7 @@ async def test_a_response_can_be_delayed(
     receiver: WebhookReceiver, received: list[ReceivedWebhook]
 ) -> None:
     receiver.answer(200, delay_s=0.01)
-    async with httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with httpx.AsyncClient(timeout=DEADLINE_S, verify=False) as client:
         assert (await client.post(receiver.url, content=b"{}")).status_code == 200
     assert len(received) == 1
 
