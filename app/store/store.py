@@ -1,10 +1,7 @@
 """The store: all reads and writes of the database."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar
-
-from sqlalchemy import Connection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, Self
 
 from app.config import Settings
 from app.domain.account_notices import AccountNotice
@@ -53,54 +50,16 @@ from app.store import webhooks as webhook_table
 from app.store.claim_queue import WaitingAccount
 from app.store.engine import Database
 from app.store.errors import SchemaOutdated
+from app.store.methods import autocommits, reads, writes
 from app.store.schema import applied_revision
 from app.store.secret_keys import NO_KEYS, SecretKeys, load_secret_keys
 from app.store.tables import REVISION
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MOVED_PER_TRANSACTION: Final = 100
 """A transaction that moves so many replays locks their rows for some tens of milliseconds."""
 
 CLAIMERS_MAX: Final = 8
 """Claims of one account that may run at the same moment without counting under a lock."""
-
-
-def _reads(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate["Store", P], T]:
-    """`function` as a method of `Store` that runs it with `Database.read`."""
-
-    @wraps(function)
-    def method(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return store.database.read(function, *args, **kwargs)
-
-    return method
-
-
-def _writes(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate["Store", P], T]:
-    """`function` as a method of `Store` that runs it with `Database.write`."""
-
-    @wraps(function)
-    def method(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return store.database.write(function, *args, **kwargs)
-
-    return method
-
-
-def _autocommits(
-    function: Callable[Concatenate[Connection, P], T],
-) -> Callable[Concatenate["Store", P], T]:
-    """`function` as a method of `Store` that runs it with `Database.autocommit`."""
-
-    @wraps(function)
-    def method(store: "Store", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return store.database.autocommit(function, *args, **kwargs)
-
-    return method
 
 
 class Store:
@@ -176,72 +135,72 @@ class Store:
                 total += count
         return total
 
-    count_secrets_by_key = _reads(secret_rotation.count_secrets_by_key)
+    count_secrets_by_key = reads(secret_rotation.count_secrets_by_key)
 
-    create_account = _writes(account_table.create_account)
-    account_named = _reads(account_table.find_account)
-    accounts = _reads(account_table.list_accounts)
-    create_key = _writes(account_table.create_key)
-    find_key = _reads(account_table.find_key)
-    keys = _reads(account_table.list_keys)
-    revoke_key = _writes(account_table.revoke_key)
-    check_account = _reads(account_table.check_account)
-    find_unknown_accounts = _reads(account_table.find_unknown_accounts)
-    open_session = _writes(console_sessions.open_session)
-    find_session_key = _reads(console_sessions.find_session_key)
-    close_session = _writes(console_sessions.close_session)
+    create_account = writes(account_table.create_account)
+    account_named = reads(account_table.find_account)
+    accounts = reads(account_table.list_accounts)
+    create_key = writes(account_table.create_key)
+    find_key = reads(account_table.find_key)
+    keys = reads(account_table.list_keys)
+    revoke_key = writes(account_table.revoke_key)
+    check_account = reads(account_table.check_account)
+    find_unknown_accounts = reads(account_table.find_unknown_accounts)
+    open_session = writes(console_sessions.open_session)
+    find_session_key = reads(console_sessions.find_session_key)
+    close_session = writes(console_sessions.close_session)
 
-    create_webhook = _writes(routing.create_webhook)
-    webhook = _reads(webhook_table.get_webhook)
-    webhooks = _reads(webhook_table.list_webhooks)
-    find_webhook_accounts = _reads(webhook_table.find_webhook_accounts)
-    update_webhook = _writes(routing.update_webhook)
-    enable_webhook = _writes(webhook_table.enable_webhook)
-    record_failed_verification = _writes(webhook_table.record_failed_verification)
-    disable_webhook = _writes(webhook_table.disable_webhook)
-    rotate_secret = _writes(webhook_table.rotate_secret)
-    record_failing_since = _writes(webhook_table.record_failing_since)
-    save_recovery = _autocommits(recovery_table.save_recovery)
-    drop_recovery = _autocommits(recovery_table.drop_recovery)
-    recoveries = _reads(recovery_table.list_recoveries)
-    finish_abandoned_recoveries = _autocommits(recovery_table.finish_abandoned_recoveries)
-    find_due_recoveries = _reads(recovery_replays.find_due_recoveries)
-    start_recovery = _writes(recovery_replays.start_recovery)
-    delete_webhook = _writes(routing.delete_webhook)
-    erase_expired_secrets = _writes(retention.erase_expired_secrets)
+    create_webhook = writes(routing.create_webhook)
+    webhook = reads(webhook_table.get_webhook)
+    webhooks = reads(webhook_table.list_webhooks)
+    find_webhook_accounts = reads(webhook_table.find_webhook_accounts)
+    update_webhook = writes(routing.update_webhook)
+    enable_webhook = writes(webhook_table.enable_webhook)
+    record_failed_verification = writes(webhook_table.record_failed_verification)
+    disable_webhook = writes(webhook_table.disable_webhook)
+    rotate_secret = writes(webhook_table.rotate_secret)
+    record_failing_since = writes(webhook_table.record_failing_since)
+    save_recovery = autocommits(recovery_table.save_recovery)
+    drop_recovery = autocommits(recovery_table.drop_recovery)
+    recoveries = reads(recovery_table.list_recoveries)
+    finish_abandoned_recoveries = autocommits(recovery_table.finish_abandoned_recoveries)
+    find_due_recoveries = reads(recovery_replays.find_due_recoveries)
+    start_recovery = writes(recovery_replays.start_recovery)
+    delete_webhook = writes(routing.delete_webhook)
+    erase_expired_secrets = writes(retention.erase_expired_secrets)
 
-    put_rule = _writes(rule_table.put_rule)
-    rule = _reads(rule_table.get_rule)
-    rules = _reads(rule_table.list_rules)
-    default_types = _reads(rule_table.default_types)
-    delete_rule = _writes(rule_table.delete_rule)
-    put_grant = _writes(grant_table.put_grant)
-    grant = _reads(grant_table.get_grant)
-    grants = _reads(grant_table.list_grants)
-    delete_grant = _writes(grant_table.delete_grant)
-    find_covered_rules = _reads(grant_table.find_covered_rules)
-    routing_changes = _reads(routing.routing_changes)
+    put_rule = writes(rule_table.put_rule)
+    rule = reads(rule_table.get_rule)
+    rules = reads(rule_table.list_rules)
+    default_types = reads(rule_table.default_types)
+    delete_rule = writes(rule_table.delete_rule)
+    put_grant = writes(grant_table.put_grant)
+    grant = reads(grant_table.get_grant)
+    grants = reads(grant_table.list_grants)
+    delete_grant = writes(grant_table.delete_grant)
+    find_covered_rules = reads(grant_table.find_covered_rules)
+    routing_changes = reads(routing.routing_changes)
 
-    create_replay = _writes(replay_table.create_replay)
-    find_replay_by_idempotency_key = _reads(replay_table.find_replay_by_idempotency_key)
-    replay = _reads(replay_table.get_replay)
-    replays = _reads(replay_filters.list_replays)
-    replay_ids = _reads(replay_filters.list_replay_ids)
-    replays_by_id = _reads(replay_filters.replays_by_id)
-    earlier_replays = _reads(replay_filters.earlier_replays)
-    active_replays_of = _reads(replay_filters.active_replays_of)
-    count_by_state = _reads(replay_filters.count_by_state)
-    moves = _reads(replay_table.list_moves)
-    samples = _reads(sample_table.list_samples)
-    failures = _reads(failure_table.list_failures)
-    offsets_to_retry = _reads(replay_table.offsets_to_retry)
-    failed_offsets = _reads(failure_table.failed_offsets)
-    find_failure = _reads(failure_table.find_failure)
-    job_statistics = _reads(statistics.job_statistics)
-    awaiting_restore = _reads(archive.awaiting_restore)
-    record_restore = _writes(archive.record_restore)
-    record_missing_records = _writes(archive.record_missing_records)
-    delete_old_replays = _writes(retention.delete_old_replays)
+    create_replay = writes(replay_table.create_replay)
+    find_replay_by_idempotency_key = reads(replay_table.find_replay_by_idempotency_key)
+    replay = reads(replay_table.get_replay)
+    replays = reads(replay_filters.list_replays)
+    replay_ids = reads(replay_filters.list_replay_ids)
+    replays_by_id = reads(replay_filters.replays_by_id)
+    earlier_replays = reads(replay_filters.earlier_replays)
+    active_replays_of = reads(replay_filters.active_replays_of)
+    count_by_state = reads(replay_filters.count_by_state)
+    moves = reads(replay_table.list_moves)
+    samples = reads(sample_table.list_samples)
+    failures = reads(failure_table.list_failures)
+    offsets_to_retry = reads(replay_table.offsets_to_retry)
+    failed_offsets = reads(failure_table.failed_offsets)
+    find_failure = reads(failure_table.find_failure)
+    job_statistics = reads(statistics.job_statistics)
+    awaiting_restore = reads(archive.awaiting_restore)
+    record_restore = writes(archive.record_restore)
+    record_missing_records = writes(archive.record_missing_records)
+    delete_old_replays = writes(retention.delete_old_replays)
 
     def cancel_replay(
         self, replay_id: str, *, of_account: str | None = None, actor: str | None = None
@@ -261,7 +220,7 @@ class Store:
         """Resume a PAUSED or FAILED replay at its checkpoint; see `owner_moves.move_replay`."""
         return self._move(replay_id, ReplayEvent.RESUME, of_account, actor)
 
-    _move = _writes(owner_moves.move_replay)
+    _move = writes(owner_moves.move_replay)
 
     def pause_replays(
         self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
@@ -296,7 +255,7 @@ class Store:
             moved += self._move_chunk(chunk, event, of_account, actor)
         return moved
 
-    _move_chunk = _writes(owner_moves.move_replays)
+    _move_chunk = writes(owner_moves.move_replays)
 
     def claim(
         self,
@@ -346,8 +305,8 @@ class Store:
             if running_max is None or waiting.running < running_max:
                 yield waiting
 
-    heartbeat = _autocommits(leases.heartbeat)
-    begin_delivery = _writes(leases.begin_delivery)
+    heartbeat = autocommits(leases.heartbeat)
+    begin_delivery = writes(leases.begin_delivery)
 
     def checkpoint(
         self,
@@ -370,13 +329,13 @@ class Store:
             with_sample=with_sample,
         )
 
-    store_receiver_failure = _autocommits(leases.store_receiver_failure)
-    complete = _writes(leases.complete)
-    fail = _writes(leases.fail)
-    fail_recovery = _writes(leases.fail_recovery)
-    release = _writes(leases.release)
-    postpone = _writes(leases.postpone)
-    yield_turn = _writes(leases.yield_turn)
+    store_receiver_failure = autocommits(leases.store_receiver_failure)
+    complete = writes(leases.complete)
+    fail = writes(leases.fail)
+    fail_recovery = writes(leases.fail_recovery)
+    release = writes(leases.release)
+    postpone = writes(leases.postpone)
+    yield_turn = writes(leases.yield_turn)
 
     def claim_notice(self, lease_s: float) -> ReplayNotice | None:
         """Claim a notification of an ended replay that is due; None if none is.
@@ -387,14 +346,14 @@ class Store:
             return None
         return self.database.write(notices.claim_due_notice, lease_s)
 
-    finish_notice_attempt = _autocommits(notices.finish_notice_attempt)
+    finish_notice_attempt = autocommits(notices.finish_notice_attempt)
 
-    create_notice_endpoint = _writes(endpoint_table.create_notice_endpoint)
-    notice_endpoint = _reads(endpoint_table.get_notice_endpoint)
-    notice_endpoints = _reads(endpoint_table.list_notice_endpoints)
-    enable_notice_endpoint = _writes(endpoint_table.enable_notice_endpoint)
-    refuse_notice_endpoint = _writes(endpoint_table.refuse_notice_endpoint)
-    delete_notice_endpoint = _writes(endpoint_table.delete_notice_endpoint)
+    create_notice_endpoint = writes(endpoint_table.create_notice_endpoint)
+    notice_endpoint = reads(endpoint_table.get_notice_endpoint)
+    notice_endpoints = reads(endpoint_table.list_notice_endpoints)
+    enable_notice_endpoint = writes(endpoint_table.enable_notice_endpoint)
+    refuse_notice_endpoint = writes(endpoint_table.refuse_notice_endpoint)
+    delete_notice_endpoint = writes(endpoint_table.delete_notice_endpoint)
 
     def claim_account_notice(
         self, lease_s: float, busy: Collection[str], busy_accounts: Collection[str] = ()
@@ -411,48 +370,48 @@ class Store:
             return None
         return self.database.write(account_notices.claim_due_account_notice, lease_s, busy)
 
-    finish_account_notice = _writes(account_notices.finish_account_notice)
-    disable_notice_endpoint = _writes(account_notices.disable_notice_endpoint)
-    delete_stale_account_notices = _writes(account_notices.delete_stale_account_notices)
+    finish_account_notice = writes(account_notices.finish_account_notice)
+    disable_notice_endpoint = writes(account_notices.disable_notice_endpoint)
+    delete_stale_account_notices = writes(account_notices.delete_stale_account_notices)
 
-    record_late_arrivals = _writes(late_arrivals.record_late_arrivals)
-    late_end_offset = _reads(late_arrivals.late_end_offset)
-    late_recorded_ms = _reads(late_arrivals.late_recorded_ms)
+    record_late_arrivals = writes(late_arrivals.record_late_arrivals)
+    late_end_offset = reads(late_arrivals.late_end_offset)
+    late_recorded_ms = reads(late_arrivals.late_recorded_ms)
 
-    request_handover = _writes(handover_table.request_handover)
-    handovers = _reads(handover_table.list_handovers)
-    is_handover_acknowledged = _reads(handover_table.is_handover_acknowledged)
-    acknowledge_handover = _autocommits(handover_table.acknowledge_handover)
+    request_handover = writes(handover_table.request_handover)
+    handovers = reads(handover_table.list_handovers)
+    is_handover_acknowledged = reads(handover_table.is_handover_acknowledged)
+    acknowledge_handover = autocommits(handover_table.acknowledge_handover)
 
-    record_live_backlogs = _writes(backlog_table.record_live_backlogs)
-    live_backlogs = _reads(backlog_table.list_live_backlogs)
+    record_live_backlogs = writes(backlog_table.record_live_backlogs)
+    live_backlogs = reads(backlog_table.list_live_backlogs)
 
-    record_process_heartbeat = _autocommits(process_table.record_process_heartbeat)
-    remove_process = _autocommits(process_table.remove_process)
-    delete_dead_processes = _autocommits(process_table.delete_dead_processes)
-    processes = _reads(process_table.list_processes)
+    record_process_heartbeat = autocommits(process_table.record_process_heartbeat)
+    remove_process = autocommits(process_table.remove_process)
+    delete_dead_processes = autocommits(process_table.delete_dead_processes)
+    processes = reads(process_table.list_processes)
 
-    add_tallies = _writes(tally_table.add_tallies)
-    tallies = _reads(tally_table.list_tallies)
-    sum_tallies = _reads(tally_table.sum_tallies)
-    missed_hours = _reads(tally_table.list_missed_hours)
-    delete_tallies = _writes(tally_table.delete_tallies)
-    sum_tallies_by_start = _reads(overview.sum_tallies_by_start)
-    find_webhooks = _reads(overview.find_webhooks)
-    list_most_missed = _reads(overview.list_most_missed)
-    count_webhooks_by_health = _reads(overview.count_webhooks_by_health)
+    add_tallies = writes(tally_table.add_tallies)
+    tallies = reads(tally_table.list_tallies)
+    sum_tallies = reads(tally_table.sum_tallies)
+    missed_hours = reads(tally_table.list_missed_hours)
+    delete_tallies = writes(tally_table.delete_tallies)
+    sum_tallies_by_start = reads(overview.sum_tallies_by_start)
+    find_webhooks = reads(overview.find_webhooks)
+    list_most_missed = reads(overview.list_most_missed)
+    count_webhooks_by_health = reads(overview.count_webhooks_by_health)
 
-    create_resends = _writes(resend_table.create_resends)
-    is_any_resend_due = _reads(resend_table.is_any_resend_due)
-    claim_resends = _writes(resend_table.claim_resends)
-    finish_resend = _autocommits(resend_table.finish_resend)
-    release_resend = _autocommits(resend_table.release_resend)
-    resends = _reads(resend_table.list_resends)
-    resent_places = _reads(resend_table.resent_places)
-    pending_resends = _reads(resend_table.pending_resends)
-    resent_offsets = _reads(resend_table.resent_offsets)
-    delete_old_resends = _writes(resend_table.delete_old_resends)
+    create_resends = writes(resend_table.create_resends)
+    is_any_resend_due = reads(resend_table.is_any_resend_due)
+    claim_resends = writes(resend_table.claim_resends)
+    finish_resend = autocommits(resend_table.finish_resend)
+    release_resend = autocommits(resend_table.release_resend)
+    resends = reads(resend_table.list_resends)
+    resent_places = reads(resend_table.resent_places)
+    pending_resends = reads(resend_table.pending_resends)
+    resent_offsets = reads(resend_table.resent_offsets)
+    delete_old_resends = writes(resend_table.delete_old_resends)
 
-    add_pipeline_run = _writes(run_table.add_pipeline_run)
-    pipeline_runs = _reads(run_table.list_pipeline_runs)
-    latest_pipeline_runs = _reads(run_table.latest_pipeline_runs)
+    add_pipeline_run = writes(run_table.add_pipeline_run)
+    pipeline_runs = reads(run_table.list_pipeline_runs)
+    latest_pipeline_runs = reads(run_table.latest_pipeline_runs)
