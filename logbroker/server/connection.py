@@ -276,7 +276,7 @@ class Connection:
     def _fail_send(self, error: OSError) -> None:
         span = self._output[0] if self._output else None
         if isinstance(span, FileSpan) and not isinstance(error, ConnectionError):
-            # The disk may have failed, or the network: a second read tells.
+            # The disk may have failed, or the network: a second read shows which.
             self._read_pool.submit(partial(load_into_cache, span), partial(_record_failure, span))
         self.close(None if isinstance(error, ConnectionError) else f"send failed: {error}")
 

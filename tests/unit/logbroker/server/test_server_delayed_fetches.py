@@ -1,7 +1,7 @@
 """Delayed fetches are read again without holding up other clients."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from tests.support.kafka.raw_connection import (
     batch_of,
     fetch_request,
 )
-from tests.support.kafka.stepped_broker import apply_views
-from tests.support.processes.waiting import until
+from tests.support.kafka.stepped_broker import stepped_broker, turn_until
 
 PARTITIONS = 3
 LONG_MS = 300_000
@@ -29,12 +28,8 @@ BATCH = batch_of(b"x" * 100)
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0))
-    broker._loop._on_turn_end = broker._end_turn
-    broker._registry.create_topic("events", [(0,)] * PARTITIONS, {})
-    apply_views(broker)
-    yield broker
-    broker._close()
+    with stepped_broker(BrokerConfig(tmp_path / "log", port=0), PARTITIONS) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -47,15 +42,6 @@ def producer(broker: Broker) -> Iterator[RawConnection]:
 def consumer(broker: Broker) -> Iterator[RawConnection]:
     with RawConnection(f"127.0.0.1:{broker.port}") as consumer:
         yield consumer
-
-
-def turn_until(broker: Broker, condition: Callable[[], object]) -> None:
-    def holds() -> bool:
-        broker._loop.call_soon(lambda: None)
-        broker._loop._turn()
-        return bool(condition())
-
-    until(holds, "the condition")
 
 
 def publish(broker: Broker, producer: RawConnection) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from tests.support.kafka.raw_connection import (
     batch_of,
     fetch_request,
 )
-from tests.support.kafka.stepped_broker import apply_views
-from tests.support.processes.waiting import until
+from tests.support.kafka.stepped_broker import apply_views, stepped_broker, turn_until
 
 STORAGE_ERROR = 56
 BATCH = batch_of(b"x" * 1000)
@@ -29,12 +28,8 @@ BATCH = batch_of(b"x" * 1000)
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0))
-    broker._loop._on_turn_end = broker._end_turn
-    broker._registry.create_topic("events", [(0,)] * 2, {})
-    apply_views(broker)
-    yield broker
-    broker._close()
+    with stepped_broker(BrokerConfig(tmp_path / "log", port=0), partitions=2) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -45,15 +40,6 @@ def client(broker: Broker) -> Iterator[RawConnection]:
         for partition in (0, 1):
             assert produce(broker, client, partition) == (0, 0)
         yield client
-
-
-def turn_until(broker: Broker, condition: Callable[[], object]) -> None:
-    def holds() -> bool:
-        broker._loop.call_soon(lambda: None)
-        broker._loop._turn()
-        return bool(condition())
-
-    until(holds, "the condition")
 
 
 def produce(broker: Broker, client: RawConnection, partition: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from tests.support.kafka.raw_connection import (
     fetch_request,
     produce_request,
 )
-from tests.support.kafka.stepped_broker import apply_views
+from tests.support.kafka.stepped_broker import apply_views, stepped_broker
 
 MANY = 400
 IN_FLIGHT_MAX = 50
@@ -31,12 +31,9 @@ IN_FLIGHT_MAX = 50
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0, requests_in_flight_max=IN_FLIGHT_MAX))
-    broker._loop._on_turn_end = broker._end_turn
-    broker._registry.create_topic("events", [(0,)], {})
-    apply_views(broker)
-    yield broker
-    broker._close()
+    config = BrokerConfig(tmp_path / "log", port=0, requests_in_flight_max=IN_FLIGHT_MAX)
+    with stepped_broker(config) as broker:
+        yield broker
 
 
 def connect(broker: Broker) -> RawConnection:

@@ -5,7 +5,7 @@ Another thread validates those that take long; requests with many are appended i
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +28,7 @@ from tests.support.kafka.raw_connection import (
     RawConnection,
     batch_of,
 )
-from tests.support.kafka.stepped_broker import apply_views
-from tests.support.processes.waiting import until
+from tests.support.kafka.stepped_broker import apply_views, stepped_broker, turn_until
 
 TIME_MS = 1_700_000_000_000
 STORAGE_ERROR = 56
@@ -42,12 +41,8 @@ MEGABYTES = batch_of(bytes(3 * 2**20), codec=Codec.GZIP)
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours."""
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0))
-    broker._loop._on_turn_end = broker._end_turn
-    broker._registry.create_topic("events", [(0,)] * 3, {})
-    apply_views(broker)
-    yield broker
-    broker._close()
+    with stepped_broker(BrokerConfig(tmp_path / "log", port=0), partitions=3) as broker:
+        yield broker
 
 
 @pytest.fixture
@@ -64,15 +59,6 @@ def client(broker: Broker, validation: threading.Event) -> Iterator[RawConnectio
         broker._loop._turn()
         yield client
     validation.set()
-
-
-def turn_until(broker: Broker, condition: Callable[[], object]) -> None:
-    def holds() -> bool:
-        broker._loop.call_soon(lambda: None)
-        broker._loop._turn()
-        return bool(condition())
-
-    until(holds, "the condition")
 
 
 def turn_until_readable(broker: Broker, connection: RawConnection) -> None:

@@ -38,7 +38,7 @@ from logbroker.server.broker import READ_THREADS, Broker
 from logbroker.server.handlers import lazy_response, logs
 from logbroker.wire.apis import ApiKey
 from tests.support.kafka.raw_connection import RawConnection
-from tests.support.kafka.stepped_broker import apply_views
+from tests.support.kafka.stepped_broker import apply_views, stepped_broker, turn_until
 from tests.support.processes.waiting import until
 
 PARTITIONS = 3
@@ -59,14 +59,11 @@ _Trim = DeleteRecordsRequest.DeleteRecordsTopic
 @contextmanager
 def stepped(folder: Path, **settings: Any) -> Iterator[Broker]:
     """A broker whose turns are ours, with a topic."""
-    broker = Broker(BrokerConfig(folder, port=0, **settings))
-    broker._loop._on_turn_end = broker._end_turn
-    broker._registry.create_topic("events", [(0,)] * PARTITIONS, {})
-    if settings:
-        broker._registry.change_acls(lambda acls: acls.union(MAY_DESCRIBE))
-    apply_views(broker)
-    yield broker
-    broker._close()
+    with stepped_broker(BrokerConfig(folder, port=0, **settings), PARTITIONS) as broker:
+        if settings:
+            broker._registry.change_acls(lambda acls: acls.union(MAY_DESCRIBE))
+            apply_views(broker)
+        yield broker
 
 
 @pytest.fixture(params=[{}, {"authorizer": True}], ids=["open", "authorizer"])
@@ -80,11 +77,6 @@ def connect(broker: Broker) -> Iterator[RawConnection]:
     with RawConnection(f"127.0.0.1:{broker.port}") as connection:
         broker._loop._turn()
         yield connection
-
-
-def turn_until(broker: Broker, condition: Callable[[], bool]) -> None:
-    while not condition():
-        broker._loop._turn()
 
 
 def ask(

@@ -16,7 +16,7 @@ from logbroker.registry.cluster import ClusterView
 from logbroker.server.broker import Broker
 from logbroker.server.connection import Connection
 from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
-from tests.support.kafka.stepped_broker import apply_views
+from tests.support.kafka.stepped_broker import apply_views, stepped_broker
 from tests.support.processes.waiting import until
 
 DAY_MS = 86_400_000
@@ -27,12 +27,8 @@ NOT_LEADER_OR_FOLLOWER = 6
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker whose turns are ours, with one topic; it flushes once a day."""
     defaults = LogConfig(flush_ms=DAY_MS)
-    broker = Broker(BrokerConfig(tmp_path / "log", port=0, topic_defaults=defaults))
-    broker._loop._on_turn_end = broker._end_turn
-    broker._registry.create_topic("events", [(0,)], {})
-    apply_views(broker)
-    yield broker
-    broker._close()
+    with stepped_broker(BrokerConfig(tmp_path / "log", port=0, topic_defaults=defaults)) as broker:
+        yield broker
 
 
 def connect(broker: Broker) -> RawConnection:
