@@ -1,4 +1,4 @@
-"""Set-up of the service's processes: signals, open files, garbage collection, side threads."""
+"""Set-up of the service's processes: signals, open files, garbage collection, background work."""
 
 import asyncio
 import faulthandler
@@ -8,10 +8,11 @@ import os
 import resource
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 _log: Final = logging.getLogger(__name__)
 
@@ -89,3 +90,34 @@ async def on_own_thread(work: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name=f"aside-{id(outcome):x}", daemon=True).start()
     return await outcome
+
+
+class BackgroundTask(ABC):
+    """A task that runs during the `async with` of its object.
+
+    If an error ends it, the error is logged as the event `ended_as`, and the process continues.
+    """
+
+    def __init__(self, log: logging.Logger, ended_as: str) -> None:
+        self._failure_log = log
+        self._ended_as = ended_as
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def _run(self) -> None:
+        """Work until cancelled."""
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._log_failure)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with suppress(asyncio.CancelledError, Exception):  # logged by the callback
+            await self._task
+
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure_log.error(self._ended_as, exc_info=error)

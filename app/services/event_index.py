@@ -4,8 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from app.domain.event_index import (
     CHUNK_ENTRIES_MAX,
@@ -19,7 +18,7 @@ from app.domain.event_index import (
 from app.log.errors import LogError
 from app.log.event_records import EventRecords
 from app.log.inspection.deadline import Deadline
-from app.process import on_own_thread
+from app.process import BackgroundTask, on_own_thread
 from app.store import Store, StoreError
 from app.store.event_index import EventIndex
 
@@ -55,7 +54,7 @@ class Indexed(NamedTuple):
     unindexed: int
 
 
-class EventIndexer:
+class EventIndexer(BackgroundTask):
     """Adds new records of the log to the index of events during its `async with`.
 
     Every API process tries; the one that claims the index does the work. Errors are logged, and the
@@ -72,24 +71,13 @@ class EventIndexer:
         interval_s: float = INTERVAL_S,
         unindexed_min: int = UNINDEXED_MIN,
     ) -> None:
+        super().__init__(_log, "event-index-stopped")
         self._store = store
         self._index = index
         self._records = records
         self._kept_ms = retention_ms + 1_000 * _KEPT_S
         self._interval_s = interval_s
         self._unindexed_min = unindexed_min
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(_log_failure)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with suppress(asyncio.CancelledError, Exception):  # logged by the callback
-            await self._task
 
     async def _run(self) -> None:
         # The log and the database may have just started.
@@ -141,6 +129,7 @@ class EventIndexer:
     def _add_chunk(self, claim: EventIndexClaim) -> int:
         """Add the next records; returns the number of entries, 0 if the claim was lost."""
         deadline = Deadline(_READ_S)
+        # Read after the claim: a position above an end would mean a recreated topic.
         bounds = self._records.bounds(deadline)
         positions = dict(claim.positions)
         entries = bytearray()
@@ -174,9 +163,3 @@ class EventIndexer:
 
 def _count(ranges: Mapping[EventPartition, tuple[int, int]]) -> int:
     return sum(end - start for start, end in ranges.values())
-
-
-def _log_failure(task: "asyncio.Task[None]") -> None:
-    # The process continues without it, so the error is logged.
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("event-index-stopped", exc_info=error)

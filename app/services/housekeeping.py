@@ -4,10 +4,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from contextlib import suppress
-from typing import Final, Self
+from typing import Final
 
-from app.process import on_own_thread
+from app.process import BackgroundTask, on_own_thread
 from app.services.metrics import ApiMetrics
 from app.store import Store, StoreError
 
@@ -20,7 +19,7 @@ REST: Final = 4
 rows takes at most a fifth of the time."""
 
 
-class Housekeeping:
+class Housekeeping(BackgroundTask):
     """Deletes expired rows every minute during its `async with`.
 
     Every API process does so. Batches are short transactions that skip locked rows, so several
@@ -35,22 +34,11 @@ class Housekeeping:
         metrics: ApiMetrics,
         interval_s: float = INTERVAL_S,
     ) -> None:
+        super().__init__(_log, "housekeeping-stopped")
         self._store = store
         self._kept_ms = kept_ms
         self._metrics = metrics
         self._interval_s = interval_s
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(_log_failure)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with suppress(asyncio.CancelledError, Exception):  # logged by the callback
-            await self._task
 
     async def _run(self) -> None:
         while True:
@@ -106,9 +94,3 @@ class Housekeeping:
             await asyncio.sleep(REST * (time.monotonic() - began_s))
         if rows:
             _log.info("old-replays-deleted", extra={"rows": dict(rows)})
-
-
-def _log_failure(task: "asyncio.Task[None]") -> None:
-    # The process continues without it, so the error is logged.
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("housekeeping-stopped", exc_info=error)

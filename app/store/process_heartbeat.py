@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 from app.config import Settings
 from app.domain.processes import HEARTBEAT_S, Details, ProcessKind
-from app.process import on_own_thread
+from app.process import BackgroundTask, on_own_thread
 from app.store.errors import StoreError
 from app.store.store import Store
 
@@ -29,7 +29,7 @@ def process_name(settings: Settings) -> str:
     return f"{settings.server}:{os.getpid()}"
 
 
-class ProcessHeartbeat:
+class ProcessHeartbeat(BackgroundTask):
     """Records heartbeats of a process during its `async with`, and removes the process at the end.
 
     Each write uses a thread of its own, one at a time: a database that hangs delays only the next
@@ -45,6 +45,7 @@ class ProcessHeartbeat:
         details: Callable[[], Details] = dict,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
+        super().__init__(_log, "process-heartbeats-stopped")
         self._store = store
         self._kind = kind
         self._name = name
@@ -54,12 +55,6 @@ class ProcessHeartbeat:
         self._started_ms = time.time_ns() // 1_000_000
         self._beats = 0
         self._ending = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(_log_failure)
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._task is not None
@@ -91,9 +86,3 @@ class ProcessHeartbeat:
             self._kind, self._name, self._origin, self._started_ms, details
         )
         self._beats += 1
-
-
-def _log_failure(task: "asyncio.Task[None]") -> None:
-    # The process continues without heartbeats, so the error is logged.
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("process-heartbeats-stopped", exc_info=error)
