@@ -3,10 +3,12 @@
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ListOffsetsResultInfo
 
 from app.config import Settings
 from app.domain.event_index import EventPartition, EventPlace
@@ -16,10 +18,11 @@ from app.log.deliveries.reader_pool import ReaderPool
 from app.log.error_text import public_text
 from app.log.errors import InspectionsBusy, LogUnavailable
 from app.log.event import header_text, is_presentable, members_of, place_name, printable_text
-from app.log.group_position import Bounds, fetch_bounds
+from app.log.group_position import Bounds
 from app.log.inspection.deadline import Deadline
-from app.log.lookup_clients import LookupClients
+from app.log.lookup_client import LookupClient
 from app.log.topics import DELIVERY_LOG, EVENTS
+from logbroker.client.admin import EARLIEST, LATEST, log_position
 
 AT_A_TIME: Final = 4
 
@@ -46,8 +49,8 @@ class EventRecords:
     """Reads ranges of `events` and `delivery_log`. Thread-safe; blocks."""
 
     def __init__(self, settings: Settings) -> None:
-        self._clients = LookupClients(
-            settings.bootstrap_servers, settings.kafka_properties, "rewind-events", _SILENCE_MS
+        self._client = LookupClient(
+            settings.bootstrap_servers, settings.kafka_properties, _SILENCE_MS
         )
         self._pools = {topic: ReaderPool(settings, topic) for topic in _TOPICS.values()}
         self._slots = threading.BoundedSemaphore(AT_A_TIME)
@@ -80,9 +83,7 @@ class EventRecords:
         found = {}
         for is_delivery_log, topic in _TOPICS.items():
             try:
-                numbers = self._partitions(topic, deadline)
-                timeout_s = deadline.request_timeout_s
-                bounds = fetch_bounds(self._clients.consumer, topic, numbers, timeout_s)
+                bounds = self._bounds(topic, deadline)
             except KafkaException as refusal:
                 error: KafkaError = refusal.args[0]
                 raise LogUnavailable(f"topic {topic}: {public_text(error)}") from refusal
@@ -90,14 +91,30 @@ class EventRecords:
                 found[EventPartition(is_delivery_log, number)] = each
         return found
 
+    def _bounds(self, topic: str, deadline: Deadline) -> dict[int, Bounds]:
+        partitions = [TopicPartition(topic, each) for each in self._partitions(topic, deadline)]
+        if not partitions:
+            return {}
+        lows, highs = (
+            self._client.admin.list_offsets(
+                dict.fromkeys(partitions, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=deadline.request_timeout_s,
+            )
+            for spec in (EARLIEST, LATEST)
+        )
+        return {each.partition: Bounds(_offset(lows[each]), _offset(highs[each])) for each in lows}
+
     def _partitions(self, topic: str, deadline: Deadline) -> list[int]:
-        consumer = self._clients.consumer
-        metadata = consumer.list_topics(topic, deadline.request_timeout_s).topics[topic]
-        if metadata.error is None:
-            return sorted(metadata.partitions)
-        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        found = self._client.metadata(topic, deadline.request_timeout_s).topics[topic]
+        if found.error is None:
+            for number, partition in found.partitions.items():
+                if partition.leader < 0:
+                    raise LogUnavailable(f"topic {topic}: partition {number} has no leader")
+            return sorted(found.partitions)
+        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return []
-        raise LogUnavailable(f"topic {topic}: {public_text(metadata.error)}")
+        raise LogUnavailable(f"topic {topic}: {public_text(found.error)}")
 
     def read(
         self,
@@ -127,6 +144,13 @@ class EventRecords:
                 records = [_event_record(partition, each) for each in result.records]
                 found[partition] = EventRange(records, result.position)
         return found
+
+
+def _offset(future: "Future[ListOffsetsResultInfo]") -> int:
+    position = log_position(future.result())
+    if position is None:
+        raise LogUnavailable("the leader of a partition does not answer")
+    return position.offset
 
 
 def _event_record(partition: EventPartition, record: RawRecord) -> EventRecord:

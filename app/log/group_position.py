@@ -40,17 +40,13 @@ def fetch_positions(
     """
     stored = consumer.committed(_at(topic, partitions, 0), timeout=timeout_s)
     _raise_errors(stored)
-    return _joined(stored, fetch_bounds(consumer, topic, partitions, timeout_s))
+    return _joined(stored, _fetch_bounds(consumer, topic, partitions, timeout_s))
 
 
-def fetch_bounds(
+def _fetch_bounds(
     consumer: Consumer, topic: str, partitions: Sequence[int], timeout_s: float
 ) -> dict[int, Bounds]:
-    """Return the bounds of partitions, in two requests to each leader.
-
-    Raises:
-        KafkaException: a leader does not answer.
-    """
+    """Return the bounds of partitions, in two requests to each leader."""
     lows, highs = (
         consumer.offsets_for_times(_at(topic, partitions, which), timeout=timeout_s)
         for which in (_BEGINNING_OFFSET, _END_OFFSET)

@@ -8,13 +8,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     ListOffsetsResultInfo,
     OffsetSpec,
+    PartitionMetadata,
 )
 
 from app.domain.model import OffsetRange, Window
 from app.log.error_text import public_text
 from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
 from app.log.group_position import Bounds
-from app.log.lookup_clients import LookupClients
+from app.log.lookup_client import LookupClient
 from app.log.topics import DELIVERY_LOG
 from logbroker.client.admin import EARLIEST, LATEST, log_position, since
 from logbroker.client.partitioner import partition_for_key
@@ -39,7 +40,7 @@ class LogHistory:
         topic: str = DELIVERY_LOG,
         timeout_s: float = 10.0,
     ) -> None:
-        self._clients = LookupClients(bootstrap_servers, properties, "rewind-history", _SILENCE_MS)
+        self._client = LookupClient(bootstrap_servers, properties, _SILENCE_MS)
         self._topic = topic
         self._timeout_s = timeout_s
 
@@ -58,24 +59,19 @@ class LogHistory:
             TopicMissing: the topic does not exist.
             LogUnavailable: the log does not answer.
         """
-        try:
-            topics = self._clients.consumer.list_topics(self._topic, self._timeout_s).topics
-        except KafkaException as refusal:
-            raise self._unavailable(refusal.args[0]) from refusal
-        topic = topics[self._topic]
-        if topic.error is None:
-            return len(topic.partitions)
-        if topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicMissing(f"topic {self._topic}: {topic.error.str()}")
-        raise self._unavailable(topic.error)
+        return len(self._partitions(self._topic))
 
     def partition_for(self, webhook_id: str) -> int:
         """Return the partition of a webhook: the one that its id hashes to.
 
         Raises:
-            LogUnavailable: the log does not answer, or the topic does not exist.
+            LogUnavailable: the log does not answer, the topic does not exist, or the partition has
+                no leader.
         """
-        return partition_for_key(webhook_id.encode(), self.partition_count())
+        partitions = self._partitions(self._topic)
+        number = partition_for_key(webhook_id.encode(), len(partitions))
+        _check_led(partitions, number)
+        return number
 
     def offsets_for(
         self,
@@ -128,16 +124,29 @@ class LogHistory:
         """Return the offsets of a partition of any topic.
 
         Raises:
-            LogUnavailable: the log does not answer, or the partition does not exist.
+            LogUnavailable: the log does not answer, or the partition does not exist or has no
+                leader.
         """
+        _check_led(self._partitions(topic), partition)
         lookups = [self._look_up(partition, spec, topic) for spec in (EARLIEST, LATEST)]
         return Bounds(*(self._found(lookup).offset for lookup in lookups))
+
+    def _partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
+        try:
+            found = self._client.metadata(topic, self._timeout_s).topics[topic]
+        except KafkaException as refusal:
+            raise self._unavailable(refusal.args[0]) from refusal
+        if found.error is None:
+            return found.partitions
+        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TopicMissing(f"topic {topic}: {found.error.str()}")
+        raise self._unavailable(found.error)
 
     def _look_up(
         self, partition: int, spec: OffsetSpec, topic: str | None = None
     ) -> "Future[ListOffsetsResultInfo]":
         place = TopicPartition(topic or self._topic, partition)
-        answers = self._clients.admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
+        answers = self._client.admin.list_offsets({place: spec}, request_timeout=self._timeout_s)
         return answers[place]
 
     def _found(self, future: "Future[ListOffsetsResultInfo]") -> "ListOffsetsResultInfo":
@@ -150,8 +159,17 @@ class LogHistory:
         return found
 
     def _unavailable(self, error: KafkaError) -> LogUnavailable:
-        self._clients.consumer.poll(0)  # runs the error callback, which logs the cause
+        self._client.log_errors()
         return LogUnavailable(f"topic {self._topic}: {public_text(error)}")
+
+
+def _check_led(partitions: Mapping[int, PartitionMetadata], number: int) -> None:
+    """Raise LogUnavailable if a partition does not exist or has no leader."""
+    found = partitions.get(number)
+    if found is None:
+        raise LogUnavailable(f"partition {number} does not exist")
+    if found.leader < 0:
+        raise LogUnavailable(f"partition {number} has no leader")
 
 
 def _check_retained(found: Mapping[str, Any], window: Window) -> None:

@@ -39,7 +39,9 @@ class LogPositions:
     ) -> list[dict[TopicAndPartition, LogPosition | None]]:
         """Return the result of each spec for each partition; None if no such record exists.
 
-        All lookups are sent at once. Partitions whose leader did not answer are missing.
+        All lookups are sent at once. Partitions whose leader did not answer are missing. The
+        leaders are looked up before: the client crashes if metadata arrives while `list_offsets`
+        does so itself (librdkafka 2.16).
 
         Raises:
             KafkaException: a broker returns an error.
@@ -47,6 +49,7 @@ class LogPositions:
         asked = [TopicPartition(*tp) for tp in topic_partitions]
         if not asked:
             return [{} for _ in specs]
+        self._client.list_topics(timeout=REQUEST_TIMEOUT_S)
         futures = [
             self._client.list_offsets(dict.fromkeys(asked, spec), request_timeout=REQUEST_TIMEOUT_S)
             for spec in specs

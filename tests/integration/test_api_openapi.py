@@ -31,6 +31,9 @@ PARTITIONS = 2
 MANY = "1000000"
 HOUR_MS = 3_600_000
 
+LOG_CHARACTERS = 10_000
+"""What a failed test shows of the API's log, such as the stacks of a crash."""
+
 NOT_HELD = (
     # Not everything that fits its schema is taken: a URL must be public, a window in the past.
     "positive_data_acceptance",
@@ -112,8 +115,8 @@ def test_the_api_conforms_to_its_openapi_document(
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
     log = (tmp_path / "api.log").read_text()
+    assert done.returncode == 0, f"{done.stdout}\nlog of the API: {log[-LOG_CHARACTERS:]}"
     assert "Traceback" not in log, log
     # What it drove was not refusals alone.
     assert set(re.findall(r'"action": "(\w+)", .*"status": 20\d', log)) >= DONE

@@ -28,7 +28,7 @@ from app.config import Settings
 from app.log.errors import LogUnavailable, NotInLog
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.figures import Gaps
-from app.log.lookup_clients import LookupClients
+from app.log.lookup_client import LookupClient
 from logbroker.client.admin import LogPosition, TopicAndPartition, log_position
 
 T = TypeVar("T")
@@ -47,9 +47,7 @@ class InspectionRequests:
 
     def __init__(self, settings: Settings) -> None:
         properties = {"client.id": "rewind-inspector", **settings.kafka_properties}
-        self._clients = LookupClients(
-            settings.bootstrap_servers, properties, "rewind-inspector", _SILENCE_MS
-        )
+        self._client = LookupClient(settings.bootstrap_servers, properties, _SILENCE_MS)
 
     def metadata(self, deadline: Deadline) -> ClusterMetadata:
         """Return brokers, and all topics that the user may describe.
@@ -74,21 +72,15 @@ class InspectionRequests:
 
     def _metadata(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
         try:
-            return self._list_topics(name, deadline)
+            return self._client.metadata(name, deadline.request_timeout_s)
         except KafkaException:
             # The client chooses a broker; another one may answer.
             try:
-                return self._list_topics(name, deadline)
+                return self._client.metadata(name, deadline.request_timeout_s)
             except KafkaException as refusal:
-                self._clients.consumer.poll(0)  # runs the error callback, which logs the cause
+                self._client.log_errors()
                 reason = refusal.args[0].str()
                 raise LogUnavailable(f"metadata request failed: {reason}") from refusal
-
-    def _list_topics(self, name: str | None, deadline: Deadline) -> ClusterMetadata:
-        metadata: ClusterMetadata = self._clients.consumer.list_topics(
-            name, deadline.request_timeout_s
-        )
-        return metadata
 
     def offsets(
         self,
@@ -98,14 +90,16 @@ class InspectionRequests:
         *,
         is_committed: bool = False,
     ) -> "Mapping[TopicPartition, Future[ListOffsetsResultInfo]]":
-        """Look up an offset in each partition, for `positions_of`. Leaders must exist.
+        """Look up an offset in each partition, for `positions_of`.
+
+        `metadata` or `topic` has returned the partitions before, with leaders.
 
         With `is_committed`, the end is the start of the first open transaction.
         """
         requested = {TopicPartition(*tp): spec for tp in topic_partitions}
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         return (
-            self._clients.admin.list_offsets(
+            self._client.admin.list_offsets(
                 requested, isolation_level=level, request_timeout=deadline.request_timeout_s
             )
             if requested
@@ -119,14 +113,14 @@ class InspectionRequests:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
             return {}
-        answers = self._clients.admin.describe_configs(
+        answers = self._client.admin.describe_configs(
             resources, request_timeout=deadline.request_timeout_s
         )
         return {resource.name: answer for resource, answer in answers.items()}
 
     def groups(self, deadline: Deadline) -> "Future[ListConsumerGroupsResult]":
         """List all groups that the user may describe, and the errors of brokers."""
-        return self._clients.admin.list_consumer_groups(request_timeout=deadline.request_timeout_s)
+        return self._client.admin.list_consumer_groups(request_timeout=deadline.request_timeout_s)
 
     def descriptions(
         self, groups: Sequence[str], deadline: Deadline
@@ -134,7 +128,7 @@ class InspectionRequests:
         """Look up state and members of groups."""
         if not groups:
             return {}
-        return self._clients.admin.describe_consumer_groups(
+        return self._client.admin.describe_consumer_groups(
             list(groups), request_timeout=deadline.request_timeout_s
         )
 
@@ -142,7 +136,7 @@ class InspectionRequests:
         self, groups: Sequence[str], deadline: Deadline
     ) -> "dict[str, Future[ConsumerGroupTopicPartitions]]":
         """Look up the committed offsets of groups."""
-        admin = self._clients.admin
+        admin = self._client.admin
         answers: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
         for group in groups:
             requested = [ConsumerGroupTopicPartitions(group)]
