@@ -28,6 +28,7 @@ from app.live.matcher import GROUP
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.webhooks.signing import new_secret
 from logbroker.client.partitioner import partition_for_key
+from tests.support.http.api_clients import client_at
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.processes.ports import free_port
@@ -156,11 +157,10 @@ def test_a_second_account_finds_nothing_of_the_first(
     partition = partition_for_key(webhook.id.encode(), scene.partitions)
     key = scene.key("mallory", Scope.DEVELOPER)
     mine = mallory_at(scene, receiver, partition)
-    headers = {"authorization": f"Bearer {key}"}
     before = state_of(scene, private)
     with (
         httpx.Client(base_url=scene.origin, timeout=DEADLINE_S) as browser,
-        httpx.Client(base_url=scene.origin, timeout=DEADLINE_S, headers=headers) as api,
+        client_at(scene.origin, key) as api,
     ):
         publish_privately(scene, webhook)
         try_every_route(api, private, endpoint_of(scene, webhook).id)

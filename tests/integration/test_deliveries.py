@@ -17,9 +17,10 @@ from app.domain.options import Only
 from app.domain.states import TERMINAL
 from app.domain.windows import format_time
 from app.log.topics import DELIVERY_LOG
+from tests.support.http.api_clients import client_at
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
-from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.processes.waiting import until
 from tests.support.service.console_service import ConsoleScene
 from tests.support.service.live_service import event, now_ms
 
@@ -44,23 +45,13 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleScene]:
 
 @pytest.fixture(scope="module")
 def operator(scene: ConsoleScene) -> Iterator[httpx.Client]:
-    with client_of(scene, scene.key()) as client:
+    with client_at(scene.origin, scene.key()) as client:
         yield client
 
 
 @pytest.fixture
 def webhook(scene: ConsoleScene, receiver: ReceiverThread) -> Webhook:
     return scene.webhook_of("alice", receiver)
-
-
-def client_of(scene: ConsoleScene, key: str) -> httpx.Client:
-    headers = {"authorization": f"Bearer {key}"}
-    return httpx.Client(
-        base_url=scene.origin,
-        timeout=DEADLINE_S,
-        headers=headers,
-        verify=False,  # no TLS
-    )
 
 
 def listed(api: httpx.Client, webhook: Webhook, **query: Any) -> list[dict[str, Any]]:
@@ -308,7 +299,7 @@ def test_only_own_deliveries_of_an_enabled_webhook_are_resent(
     (found,) = until_settled(operator, webhook, 1)
     (foreign,) = until_settled(operator, other, 1)
     body = {"deliveryIds": [found["id"]]}
-    with client_of(scene, scene.key("mallory", Scope.DEVELOPER)) as mallory:
+    with client_at(scene.origin, scene.key("mallory", Scope.DEVELOPER)) as mallory:
         for path in (
             f"/deliveries/{found['id']}/resend",
             f"/webhooks/{webhook.id}/resend",
@@ -380,11 +371,11 @@ def test_an_account_reads_only_its_own_deliveries(
 ) -> None:
     scene.owe(webhook, event(7))
     (found,) = until_settled(operator, webhook, 1)
-    with client_of(scene, scene.key("mallory", Scope.DEVELOPER)) as mallory:
+    with client_at(scene.origin, scene.key("mallory", Scope.DEVELOPER)) as mallory:
         foreign = mallory.get(f"/deliveries/{found['id']}")
         assert foreign.status_code == 404
         assert mallory.get(f"/webhooks/{webhook.id}/deliveries").status_code == 404
-    with client_of(scene, scene.key("alice", Scope.DEVELOPER)) as alice:
+    with client_at(scene.origin, scene.key("alice", Scope.DEVELOPER)) as alice:
         own = alice.get(f"/deliveries/{found['id']}").json()
         assert own["eventId"] == "evt_7"
         assert own["attempts"][0]["server"] is None

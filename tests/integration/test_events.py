@@ -18,9 +18,10 @@ from app.log.event_records import EventRecords
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.services.event_index import EventIndexer
 from app.store.event_index import EventIndex
+from tests.support.http.api_clients import client_at
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
-from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.processes.waiting import until
 from tests.support.service.console_service import ConsoleScene
 from tests.support.service.live_service import RETENTION_MS, event
 
@@ -43,7 +44,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleScene]:
 
 @pytest.fixture(scope="module")
 def operator(scene: ConsoleScene) -> Iterator[httpx.Client]:
-    with client_of(scene, scene.key()) as client:
+    with client_at(scene.origin, scene.key()) as client:
         yield client
 
 
@@ -57,16 +58,6 @@ def indexer(scene: ConsoleScene) -> Iterator[EventIndexer]:
 
 def index_of(scene: ConsoleScene) -> EventIndex:
     return EventIndex(scene.store.database, "here")
-
-
-def client_of(scene: ConsoleScene, key: str) -> httpx.Client:
-    headers = {"authorization": f"Bearer {key}"}
-    return httpx.Client(
-        base_url=scene.origin,
-        timeout=DEADLINE_S,
-        headers=headers,
-        verify=False,  # no TLS
-    )
 
 
 def get(api: httpx.Client, event_id: str) -> dict[str, Any]:
@@ -178,7 +169,7 @@ def test_an_account_sees_events_as_far_as_they_are_addressed_to_it(
     scene.owe(theirs, event(6), event(7))
     scene.publish(event(8))
     until(lambda: len(statuses(operator, "evt_6")) == 2, "both are in the log")
-    with client_of(scene, scene.key("alice", Scope.DEVELOPER)) as alice:
+    with client_at(scene.origin, scene.key("alice", Scope.DEVELOPER)) as alice:
         for _ in range(2):
             found = get(alice, "evt_6")
             assert [each["webhookId"] for each in found["deliveries"]] == [mine.id]

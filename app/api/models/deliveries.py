@@ -1,6 +1,7 @@
 """Response bodies of deliveries."""
 
 from base64 import b64encode
+from collections.abc import Iterable
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field
@@ -220,16 +221,9 @@ class DeliveryDetailDocument(DeliveryDocument):
     @classmethod
     def of_detail(cls, found: DeliveryDetail, *, is_operator: bool) -> Self:
         """The document of a delivery."""
-        payload, payload_base64 = payload_members(found.body)
         return cls(
             **_members(found.summary),
-            payload=payload,
-            payload_base64=payload_base64,
-            payload_bytes=len(found.body),
-            headers=[
-                RecordHeaderDocument(name=name, value=value)
-                for name, value in found.header_texts(with_internal=is_operator)
-            ],
+            **content_members(found.body, found.header_texts(with_internal=is_operator)),
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
             next_attempt_time=found.next_attempt_ms,
             pending_resends=found.pending_resends,
@@ -237,12 +231,18 @@ class DeliveryDetailDocument(DeliveryDocument):
         )
 
 
-def payload_members(body: bytes) -> tuple[str | None, str | None]:
-    """A body as text, and in base64 if it is not UTF-8."""
+def content_members(body: bytes, headers: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
+    """The members of a document that show the body and the headers of an event."""
     try:
-        return body.decode(), None
+        text = body.decode()
     except UnicodeDecodeError:
-        return None, b64encode(body).decode()
+        text = None
+    return {
+        "payload": text,
+        "payload_base64": b64encode(body).decode() if text is None else None,
+        "payload_bytes": len(body),
+        "headers": [RecordHeaderDocument(name=name, value=value) for name, value in headers],
+    }
 
 
 class ResendDocument(Document):

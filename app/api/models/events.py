@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field
 
-from app.api.models.deliveries import DeliveryDocument, RecordHeaderDocument, payload_members
+from app.api.models.deliveries import DeliveryDocument, RecordHeaderDocument, content_members
 from app.api.models.documents import Document, Moment
 from app.http.request_bodies import example
 from app.services.event_lookup import DELIVERIES_MAX, FoundEvent
@@ -61,19 +61,12 @@ class EventDocument(Document):
     @classmethod
     def of(cls, found: FoundEvent, *, is_operator: bool) -> Self:
         """The document of an event."""
-        payload, payload_base64 = payload_members(found.body)
         return cls(
             id=found.id,
             type=found.type,
             time=found.time_ms,
             account_id=found.account_id if is_operator else None,
-            payload=payload,
-            payload_base64=payload_base64,
-            payload_bytes=len(found.body),
-            headers=[
-                RecordHeaderDocument(name=name, value=value)
-                for name, value in found.header_texts(with_internal=is_operator)
-            ],
+            **content_members(found.body, found.header_texts(with_internal=is_operator)),
             deliveries=[DeliveryDocument.of(each.detail.summary) for each in found.deliveries],
             has_more=found.has_more,
         )

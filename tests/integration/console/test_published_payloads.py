@@ -10,7 +10,8 @@ import pytest
 from app.domain.accounts import Scope
 from app.domain.model import Webhook
 from app.log.topics import DELIVERY_LOG
-from tests.integration.test_deliveries import client_of, listed, until_settled
+from tests.integration.test_deliveries import listed, until_settled
+from tests.support.http.api_clients import client_at
 from tests.support.http.browser import Chromium
 from tests.support.http.html_page import HtmlPage
 from tests.support.http.published_payloads import (
@@ -67,7 +68,7 @@ def webhook(scene: ConsoleScene, receiver: ReceiverThread) -> Webhook:
 def operator(scene: ConsoleScene) -> Iterator[httpx.Client]:
     """A client of the API that is also signed in to the console."""
     key = scene.key()
-    with client_of(scene, key) as client:
+    with client_at(scene.origin, key) as client:
         assert client.post("/console/sign-in", data={"key": key}).status_code == 303
         yield client
 

@@ -11,8 +11,8 @@ from app.domain.accounts import Scope
 from app.store import Store
 from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
+from tests.support.http.api_clients import client_at
 from tests.support.processes.server_process import SECRET_KEY, ServerProcess
-from tests.support.processes.waiting import DEADLINE_S
 
 PROGRAM = """
 import sys
@@ -46,10 +46,4 @@ class ApiProcess:
     def client(self, scope: Scope = Scope.OPERATOR, account: str = "platform") -> httpx.Client:
         """Return a client with a new key of an account. It is closed with the API."""
         _, token = issue_key(self.store, account, scope, "")
-        client = httpx.Client(
-            base_url=self.url,
-            timeout=DEADLINE_S,
-            headers={"authorization": f"Bearer {token}"},
-            verify=False,  # no TLS
-        )
-        return self._open.enter_context(client)
+        return self._open.enter_context(client_at(self.url, token))
