@@ -26,6 +26,9 @@ from logbroker.client.stamper import SERVER_BYTES_MAX, Stamper
 _log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
+_IDLE_S: Final = 1.0
+"""Time between two polls while nothing is published: the client may have errors to log."""
+
 _FULL_QUEUE_S: Final = 0.01
 """Time between two attempts to add to a full queue; thousands of records leave it meanwhile."""
 
@@ -72,6 +75,7 @@ class EventPublisher:
         self._close_timeout_s = close_timeout_s or delivery_timeout_s
         self._is_fatal = False
         self._is_closed = threading.Event()
+        self._has_work = threading.Event()
         self._producer = Producer(self._config, logger=CLIENT_LOG)
         self._audit = None if audit is None else PublisherAudit(audit, self._produce_report)
         self._poller = threading.Thread(target=self._poll, name="publisher-poll", daemon=True)
@@ -206,13 +210,22 @@ class EventPublisher:
             ],
             on_delivery=on_delivery,
         )
+        self._wake_poller()
 
     def _produce_report(self, record: AuditRecord, on_delivery: OnDelivery) -> None:
         self._producer.produce(AUDIT_TOPIC, record.value, record.key, on_delivery=on_delivery)
+        self._wake_poller()
+
+    def _wake_poller(self) -> None:
+        if not self._has_work.is_set():  # `set` takes ten times as long
+            self._has_work.set()
 
     def _poll(self) -> None:
         while not self._is_closed.is_set():
-            self._producer.poll(_POLL_S)
+            self._has_work.clear()
+            is_idle = self._producer.poll(_POLL_S) == 0 and len(self._producer) == 0
+            if is_idle:
+                self._has_work.wait(_IDLE_S)
             if self._is_fatal:
                 self._replace_producer()
             if self._audit is not None:
@@ -239,6 +252,7 @@ class EventPublisher:
                 self._producer.flush(_LAST_REPORTS_S)
             self._audit.reporter.close()
         self._is_closed.set()
+        self._has_work.set()
         self._poller.join()
 
     def _flush_events(self) -> None:
