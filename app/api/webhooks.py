@@ -75,7 +75,8 @@ def _with_secret(
     webhook: Webhook, response: Response, event_types: tuple[str, ...] | None
 ) -> WebhookWithSecret:
     response.headers["cache-control"] = "no-store"
-    return WebhookWithSecret.of(webhook, now_ms(), event_types=event_types)
+    document = WebhookDocument.of(webhook, now_ms(), event_types=event_types)
+    return WebhookWithSecret(**dict(document), secret=webhook.secret)
 
 
 @router.get("", operation_id="listWebhooks", responses=errors(INVALID_REQUEST, FORBIDDEN))

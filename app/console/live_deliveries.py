@@ -90,12 +90,8 @@ class DeliveryUpdates:
 
     async def queue_changes(self, pages: Iterable[OpenPage]) -> None:
         """Look up some of the pending deliveries, and queue the changes of each page."""
-        shown = {page: page.pending_deliveries for page in pages}
-        pending: dict[Account, set[str]] = {}
-        for page, items in shown.items():
-            if items:
-                pending.setdefault(page.account, set()).update(items)
-        self._turns.replace(pending)
+        # Hundreds of pages with a hundred rows each would block the event loop.
+        shown = await on_own_thread(partial(self._find_pending, list(pages)))
         deadline = Deadline(ROUND_S_MAX)
         for item in self._turns.first(LOOKUPS_PER_ROUND):
             if deadline.is_over:
@@ -116,6 +112,16 @@ class DeliveryUpdates:
                 page.queue_update(item, change.version, event)
             for page in change.refused:
                 page.remove(item)
+
+    def _find_pending(self, pages: Iterable[OpenPage]) -> dict[OpenPage, set[str]]:
+        """Return the pending deliveries of each page, and add them to the turns."""
+        shown = {page: page.pending_deliveries for page in pages}
+        pending: dict[Account, set[str]] = {}
+        for page, items in shown.items():
+            if items:
+                pending.setdefault(page.account, set()).update(items)
+        self._turns.replace(pending)
+        return shown
 
     def _look_up(self, item: str, viewers: Iterable[OpenPage]) -> _Change:
         """Return what a delivery changes for the pages that show it. Blocks.

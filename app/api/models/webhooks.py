@@ -202,22 +202,6 @@ class WebhookWithSecret(WebhookDocument):
 
     secret: str = Field(repr=False, description="Signs the requests (Standard Webhooks).")
 
-    @classmethod
-    def of(
-        cls,
-        webhook: Webhook,
-        now_ms: int,
-        backlog: LiveBacklog | None = None,
-        *,
-        active: Replay | None = None,
-        event_types: tuple[str, ...] | None = None,
-    ) -> Self:
-        """The document of a webhook, secret included."""
-        document = WebhookDocument.of(
-            webhook, now_ms, backlog, active=active, event_types=event_types
-        )
-        return cls(**dict(document), secret=webhook.secret)
-
 
 class RegisteredWebhook(WebhookWithSecret):
     """A new webhook with its secret."""

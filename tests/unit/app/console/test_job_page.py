@@ -178,6 +178,24 @@ async def test_failures_show_attempts_status_and_response(
     assert [text_of(each) for each in table.findall(".//details/pre")] == ["try later"]
 
 
+async def test_only_operators_see_the_offsets_of_failures(
+    client: ConsoleClient,
+    developers_client: ConsoleClient,
+    store: Store,
+    replay: Replay,
+    claim: Claim,
+) -> None:
+    fail_events(store, claim, failure(1))
+    table = ".//*[@aria-label='Failed events']/table"
+    for viewer, shown in ((client, ["Offset"]), (developers_client, [])):
+        page = await viewer.page(path(replay))
+        names = page.texts(f"{table}/thead/tr/th")
+        assert names[: len(shown) + 2] == ["Event", *shown, "Attempts"]
+        (row,) = page.all(f"{table}/tbody/tr")
+        assert len(row) == len(names)
+        assert ("1 001" in page.main) is bool(shown)
+
+
 async def test_only_operators_get_links_to_the_messages_of_a_job(
     client: ConsoleClient,
     developers_client: ConsoleClient,

@@ -173,6 +173,24 @@ async def test_an_update_is_rendered_once_for_all_pages_and_not_on_the_event_loo
     assert len(rendered) == 4
 
 
+class WatchedPage(OpenPage):
+    """A page that remembers the threads that looked for its pending deliveries."""
+
+    @property
+    def pending_deliveries(self) -> set[str]:
+        self.__dict__.setdefault("threads", set()).add(threading.current_thread())
+        return super().pending_deliveries
+
+
+async def test_pending_deliveries_are_not_looked_for_on_the_event_loop(
+    updates: DeliveryUpdates, deliveries: PlacedDeliveries, webhook: Webhook
+) -> None:
+    page = WatchedPage(None, ReplayFilter(), {deliveries.add(webhook): "pending.0"})
+    await updates.queue_changes([page])
+    assert page.__dict__["threads"]
+    assert threading.current_thread() not in page.__dict__["threads"]
+
+
 async def test_a_delivery_that_cannot_be_read_does_not_delay_others(
     updates: DeliveryUpdates, deliveries: PlacedDeliveries, webhook: Webhook
 ) -> None:
