@@ -17,6 +17,7 @@ from app.api.models.replays import (
 )
 from app.api.openapi import errors
 from app.domain.model import Replay, ReplayFilter
+from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
 from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
 from app.http.problems import (
@@ -150,13 +151,18 @@ def list_replays(
             "completed with failures.",
         ),
     ] = False,
+    reason: Annotated[
+        ReplayReason | None, Query(description="Only replays that were created because of it.")
+    ] = None,
     account_id: AccountId = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
-    """List replays, the latest first, by webhook, by states, and by whether events failed."""
+    """List replays, the latest first, by webhook, states, reason, and whether events failed."""
     page = services.store.replays(
-        ReplayFilter(frozenset(state or ()), webhook_id, with_failures=with_failures),
+        ReplayFilter(
+            frozenset(state or ()), webhook_id, with_failures=with_failures, reason=reason
+        ),
         cursor,
         limit,
         of_account=select_account(caller, account_id),

@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "app.cli.servers:live",
         "Match events with rules and deliver them.",
     ),
+    "webhooks": LazyCommand("app.cli.webhooks:webhooks", "List, show and change webhooks."),
     "replay": LazyCommand(
         "app.cli.replay:replay",
         "Create a replay and wait until it has ended.",

@@ -1,12 +1,12 @@
 """The HTTP client of commands, which turns problem documents into messages for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 from app.cli.operator_key import FILE_NAME, read_operator_key
-from app.cli.options import exit_with_error
+from app.cli.options import exit_with_error, load_settings
 from app.variables import PREFIX
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from app.config import Settings
 
 TIMEOUT_S: Final = 60.0
+
+T = TypeVar("T")
 
 
 class ApiError(Exception):
@@ -70,6 +72,18 @@ class ApiClient:
             body["autoRecovery"] = False
         return self._request("POST", "/webhooks", json=body)
 
+    def webhooks(self, **filters: object) -> list[dict[str, Any]]:
+        """Return the latest webhooks. `filters` are query parameters; None is left out."""
+        return self._list("/webhooks", filters)
+
+    def webhook(self, webhook_id: str) -> dict[str, Any]:
+        """Return a webhook."""
+        return self._request("GET", f"/webhooks/{quote(webhook_id, safe='')}")
+
+    def update_webhook(self, webhook_id: str, changes: dict[str, object]) -> dict[str, Any]:
+        """Change members of a webhook, and return it."""
+        return self._request("PATCH", f"/webhooks/{quote(webhook_id, safe='')}", json=changes)
+
     def put_rule(self, webhook_id: str, name: str, rule: dict[str, Any]) -> dict[str, Any]:
         """Create or replace a rule of a webhook."""
         return self._request("PUT", f"/webhooks/{webhook_id}/rules/{name}", json=rule)
@@ -93,9 +107,7 @@ class ApiClient:
 
     def replays(self, **filters: object) -> list[dict[str, Any]]:
         """Return the latest jobs. `filters` are query parameters; None is left out."""
-        given = {name: str(value) for name, value in filters.items() if value is not None}
-        items: list[dict[str, Any]] = self._request("GET", "/replays", params=given)["items"]
-        return items
+        return self._list("/replays", filters)
 
     def act_on_replay(self, replay_id: str, verb: str) -> dict[str, Any]:
         """Pause, resume, cancel or retry a job. Returns the job, or the new job of a retry."""
@@ -148,6 +160,11 @@ class ApiClient:
         """Return a job."""
         return self._request("GET", f"/replays/{quote(replay_id, safe='')}")
 
+    def _list(self, path: str, filters: Mapping[str, object]) -> list[dict[str, Any]]:
+        given = {name: str(value) for name, value in filters.items() if value is not None}
+        items: list[dict[str, Any]] = self._request("GET", path, params=given)["items"]
+        return items
+
     def _request(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         import httpx
 
@@ -177,6 +194,15 @@ class ApiClient:
                 f"{self._client.base_url} is not a Rewind API: response {response.text[:100]!r}"
             ) from None
         return document
+
+
+def call_api(overrides: Mapping[str, str | None], call: Callable[[ApiClient], T]) -> T:
+    """Return what `call` returns. Ends the process with the message of an ApiError."""
+    with ApiClient.of(load_settings(**overrides)) as client:
+        try:
+            return call(client)
+        except ApiError as error:
+            exit_with_error(str(error))
 
 
 def _read_key(settings: "Settings") -> str:

@@ -1,13 +1,13 @@
 """`rewind replays`: list, show and control replays."""
 
 import json
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from app.cli.api_client import ApiClient, ApiError
-from app.cli.options import api_options, exit_with_error, load_settings
+from app.cli.api_client import ApiClient, call_api
+from app.cli.options import api_options
+from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
 
 _LIST_MAX: Final = 200
@@ -32,22 +32,29 @@ def replays() -> None:
 @click.option("--webhook-id", help="Only replays of this webhook.")
 @click.option("--state", type=click.Choice(list(ReplayState)), help="Only replays in this state.")
 @click.option("--with-failures", is_flag=True, help="Only replays with failed events.")
+@click.option(
+    "--reason",
+    type=click.Choice([each.value for each in ReplayReason]),
+    help="recovery: only replays of what webhooks missed while their receivers failed.",
+)
 @click.option("--limit", type=click.IntRange(1, _LIST_MAX), default=50, show_default=True)
 @api_options
 def list_replays(
     webhook_id: str | None,
     state: str | None,
     with_failures: bool,
+    reason: str | None,
     limit: int,
     **overrides: str | None,
 ) -> None:
     """List replays, latest first."""
-    found = _call_api(
+    found = call_api(
         overrides,
         lambda client: client.replays(
             webhookId=webhook_id,
             state=state,
             withFailures="true" if with_failures else None,
+            reason=reason,
             limit=limit,
         ),
     )
@@ -60,7 +67,7 @@ def list_replays(
 @api_options
 def show(replay_id: str, **overrides: str | None) -> None:
     """Show a replay."""
-    click.echo(json.dumps(_call_api(overrides, lambda client: client.replay(replay_id))))
+    click.echo(json.dumps(call_api(overrides, lambda client: client.replay(replay_id))))
 
 
 @replays.command()
@@ -73,7 +80,7 @@ def failures(replay_id: str, **overrides: str | None) -> None:
         for failure in client.failures(replay_id):
             click.echo(json.dumps(failure))
 
-    _call_api(overrides, print_all)
+    call_api(overrides, print_all)
 
 
 def _command(verb: str, help_text: str) -> click.Command:
@@ -81,7 +88,7 @@ def _command(verb: str, help_text: str) -> click.Command:
     @click.argument("replay_id")
     @api_options
     def act(replay_id: str, **overrides: str | None) -> None:
-        job = _call_api(overrides, lambda client: client.act_on_replay(replay_id, verb))
+        job = call_api(overrides, lambda client: client.act_on_replay(replay_id, verb))
         click.echo(json.dumps(job))
 
     return act
@@ -89,11 +96,3 @@ def _command(verb: str, help_text: str) -> click.Command:
 
 for name, text in _VERBS.items():
     replays.add_command(_command(name, text))
-
-
-def _call_api(overrides: dict[str, str | None], call: Callable[[ApiClient], Any]) -> Any:
-    with ApiClient.of(load_settings(**overrides)) as client:
-        try:
-            return call(client)
-        except ApiError as error:
-            exit_with_error(str(error))

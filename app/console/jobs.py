@@ -16,6 +16,7 @@ from app.console.rendering import render_page, template_environment
 from app.console.sessions import ViewerDependency
 from app.console.urls import TEXT_FIELDS, filter_query, jobs_url, parse_filter
 from app.domain.model import Replay, ReplayFilter
+from app.domain.options import ReplayReason
 from app.domain.replay_results import COMPLETED_WITH_FAILURES_LABEL
 from app.domain.states import ReplayState
 from app.http.dependencies import Cursor, ServicesDependency
@@ -67,6 +68,7 @@ async def jobs_page(
         typed=_field_values(request, wanted, rejection),
         rejection=rejection,
         tabs=_tabs(wanted, counts),
+        reasons=tuple(ReplayReason),
         matching=sum(counts[state] for state in wanted.states or counts),
         before_ms=_upper_bound_ms(page, present_ms),
         rows=job_rows(template_environment(request), page.items, present_ms, style),

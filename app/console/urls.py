@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, quote, urlencode
 
 from app.console.formats import parse_field_time
 from app.domain.model import ReplayFilter
+from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
 from app.domain.windows import TIME_ALLOWED, format_time
 from app.http.problems import INVALID_REQUEST, Problem
@@ -62,6 +63,7 @@ def filter_query(wanted: ReplayFilter, **more: str | int | None) -> str:
         "createdFrom": _format_time(wanted.created_from_ms),
         "createdTo": _format_time(wanted.created_to_ms),
         "withFailures": _YES if wanted.with_failures else None,
+        "reason": wanted.reason,
         **more,
     }
     return urlencode(
@@ -79,7 +81,7 @@ def parse_filter(query: str) -> ReplayFilter:
     Fields have the API's names. `state` may be repeated. Empty and other fields are ignored.
 
     Raises:
-        Problem: unknown state, invalid time, or a value that is too long.
+        Problem: unknown state or reason, invalid time, or a value that is too long.
     """
     parser = _FilterParser(query)
     found = ReplayFilter(
@@ -89,6 +91,7 @@ def parse_filter(query: str) -> ReplayFilter:
         parser.parse_time("createdFrom"),
         parser.parse_time("createdTo"),
         parser.parse_flag("withFailures"),
+        parser.parse_reason(),
     )
     if parser.errors:
         raise Problem.of_fields(INVALID_REQUEST, parser.errors)
@@ -131,6 +134,12 @@ class _FilterParser:
         if value not in ("", _YES):
             self._add_error(name, value, _YES)
         return value == _YES
+
+    def parse_reason(self) -> ReplayReason | None:
+        """Return the reason of the replays."""
+        value = self._last("reason")
+        allowed = ", ".join(ReplayReason)
+        return self._parse("reason", value, ReplayReason, allowed) if value else None
 
     def _parse(self, name: str, value: str, parse: Callable[[str], T], allowed: str) -> T | None:
         try:

@@ -236,7 +236,7 @@ class ReplayFilter:
     """A filter of replays; None, and no `states`, match any.
 
     `[created_from_ms, created_to_ms)` is a range of creation times. `with_failures` matches only
-    replays that have failures.
+    replays that have failures, and `reason` those that were created because of it.
     """
 
     states: frozenset[ReplayState] = frozenset()
@@ -245,6 +245,7 @@ class ReplayFilter:
     created_from_ms: int | None = None
     created_to_ms: int | None = None
     with_failures: bool = False
+    reason: ReplayReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

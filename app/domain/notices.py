@@ -23,8 +23,12 @@ def pause_s(attempt: int) -> float | None:
 
 
 def notice_id(replay: Replay) -> str:
-    """The `webhook-id`, the same in all attempts."""
-    return f"{replay.id}-{replay.state.lower()}"
+    """The `webhook-id`, the same in all attempts to notify of this end.
+
+    A FAILED replay can be resumed and fail again, under a later claim; other states are final.
+    """
+    state_id = f"{replay.id}-{replay.state.lower()}"
+    return f"{state_id}-{replay.lease_epoch}" if replay.state is ReplayState.FAILED else state_id
 
 
 def notice_body(replay: Replay) -> bytes:

@@ -19,7 +19,7 @@ def check_options(
 ) -> EndpointOptions:
     """The options, if a webhook with the options `stored` may have them.
 
-    A retry schedule that it has already is kept, even if the operator's has become shorter.
+    Values that it has already are kept, even if the settings have become stricter.
 
     Raises:
         InvalidRequest: a header or a limit is not allowed.
@@ -34,12 +34,13 @@ def check_options(
     if options.authentication is not None and AUTHORIZATION in options.headers:
         allowed = f"no {AUTHORIZATION} among `headers`, which `authentication` sets"
         errors.append(FieldError("authentication", None, allowed))
-    if options.timeout_s is not None and options.timeout_s > settings.delivery_timeout_s:
+    timeout_s, in_flight = options.timeout_s, options.max_in_flight
+    if timeout_s not in (None, stored.timeout_s) and timeout_s > settings.delivery_timeout_s:
         allowed = f"1 to {settings.delivery_timeout_s:g}, the operator's limit"
-        errors.append(FieldError("timeoutSeconds", options.timeout_s, allowed))
-    if options.max_in_flight is not None and options.max_in_flight > settings.live_in_flight:
+        errors.append(FieldError("timeoutSeconds", timeout_s, allowed))
+    if in_flight not in (None, stored.max_in_flight) and in_flight > settings.live_in_flight:
         allowed = f"1 to {settings.live_in_flight}, the operator's limit"
-        errors.append(FieldError("maxInFlight", options.max_in_flight, allowed))
+        errors.append(FieldError("maxInFlight", in_flight, allowed))
     schedule_s, operators = options.retry_schedule_s, settings.attempt_delays_s[1:]
     if (
         schedule_s is not None
@@ -53,9 +54,10 @@ def check_options(
         errors.append(FieldError("retrySchedule", list(schedule_s), allowed))
     if errors:
         raise InvalidRequest(fields=errors)
-    if isinstance(options.authentication, ClientCredentials):
+    authentication = options.authentication
+    if isinstance(authentication, ClientCredentials) and authentication != stored.authentication:
         try:
-            services.guard.check_url(options.authentication.token_url)
+            services.guard.check_url(authentication.token_url)
         except UrlRefused as error:
             field = error.field.replace("url", "authentication.tokenUrl", 1)
             raise UrlRefused(field, error.value, error.allowed) from None

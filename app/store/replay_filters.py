@@ -103,6 +103,8 @@ def _matches(wanted: ReplayFilter, of_account: str | None) -> ColumnElement[bool
         conditions.append(replays.c.created_ms < wanted.created_to_ms)
     if wanted.with_failures:
         conditions.append(replays.c.failed > 0)
+    if wanted.reason is not None:
+        conditions.append(replays.c.reason == str(wanted.reason))
     return and_(true(), *conditions)
 
 

@@ -1,4 +1,4 @@
-"""`rewind replay` and `rewind replays` with an API and a broker."""
+"""`rewind replay`, `rewind replays` and `rewind webhooks` with an API and a broker."""
 
 import json
 import time
@@ -154,6 +154,24 @@ def test_replays_are_listed_latest_first(terminal: Terminal, webhook: Webhook) -
     assert listed("--limit", "1") == listed()[:1]
     assert listed("--state", "CANCELLED") == listed()
     assert listed("--state", "OPEN") == []
+    assert listed("--reason", "request") == listed()
+    assert listed("--reason", "recovery") == []
+
+
+def test_automatic_recovery_of_a_webhook_is_turned_off_and_on(
+    terminal: Terminal, webhook: Webhook
+) -> None:
+    update = ("webhooks", "update", webhook.id)
+    assert not terminal.rewind(*update, "--no-auto-recovery")["autoRecovery"]
+    changed = terminal.rewind(*update, "--description", "billing", "--event-type", "follow.*")
+    assert (changed["autoRecovery"], changed["eventTypes"]) == (False, ["follow.*"])
+    assert terminal.rewind(*update, "--auto-recovery")["autoRecovery"]
+    shown = terminal.rewind("webhooks", "show", webhook.id)
+    assert (shown["autoRecovery"], shown["description"]) == (True, "billing")
+    listed = terminal.run("webhooks", "list", "--status", "ENABLED").stdout.splitlines()
+    assert shown in map(json.loads, listed)
+    unchanged = terminal.run(*update)
+    assert (unchanged.exit_code, unchanged.stdout) == (2, "")
 
 
 def test_special_characters_of_an_id_are_escaped(terminal: Terminal) -> None:

@@ -112,6 +112,7 @@ def replay(tmp_path_factory: pytest.TempPathFactory) -> Replay:
         state=ReplayState.COMPLETED,
         counts=Counts(delivered=16_310, duplicates=12),
         finished_ms=time_ms("2026-11-21T08:10:09Z"),
+        lease_epoch=1,
     )
 
 

@@ -137,6 +137,23 @@ async def test_a_change_keeps_what_it_does_not_name(
     assert shown((await client.get(f"/webhooks/{webhook.id}")).json()) == UNSET
 
 
+async def test_stored_limits_that_exceed_the_settings_do_not_refuse_other_changes(
+    client: AsyncClient, store: Store, webhook: Webhook
+) -> None:
+    more = EndpointOptions(timeout_s=900, max_in_flight=500)
+    store.update_webhook(webhook.id, change_options=lambda _: more)
+    path = f"/webhooks/{webhook.id}"
+    changes: list[dict[str, Any]] = [{"maxEventsPerSecond": 50}, {"timeoutSeconds": 900}]
+    for change in changes:
+        answer = await client.patch(path, json=change)
+        assert answer.status_code == 200, answer.text
+        shown_limits = (answer.json()["timeoutSeconds"], answer.json()["maxInFlight"])
+        assert shown_limits == (900, 500)
+    for member, value in (("timeoutSeconds", 901), ("maxInFlight", 499)):
+        answer = await client.patch(path, json={member: value})
+        assert (answer.status_code, answer.json()["field"]) == (400, member)
+
+
 async def test_a_stored_schedule_that_exceeds_the_setting_does_not_refuse_other_changes(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:

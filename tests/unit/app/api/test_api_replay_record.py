@@ -149,6 +149,8 @@ async def test_replays_in_several_states_are_listed_together(
     assert await listed(state=["OPEN", "PAUSED"], webhookId=webhook.id) == {replay.id}
     assert await listed() == {replay.id, *others}
     assert await listed(withFailures="true") == set()
+    assert await listed(reason="recovery") == set()
+    assert await listed(reason="request", state="PAUSED") == {others[0]}
     answer = await client.get("/replays", params={"state": "CANCELLED"})
     assert [item["result"] for item in answer.json()["items"]] == ["cancelled"]
     refused = await client.get("/replays", params={"state": ["OPEN", "LOST"]})

@@ -246,6 +246,11 @@ async def test_filters_narrow_the_list_and_are_part_of_every_link(
     assert await found(createdFrom="1970-01-01T02:00") == other + new
     assert await found(createdTo="1970-01-01T02:00:00Z") == old
     assert await found(withFailures="true") == old
+    recovery = store_jobs(url, others_webhook, 1, ReplayState.FAILED, reason="recovery")
+    page = await client.page("/console/jobs", reason="recovery")
+    assert ids(page) == recovery
+    assert "recovery" in text_of(page.one(".//tbody/tr/th"))
+    assert await found(reason="request") == other + new + old
     assert await found(state="OPEN", webhookId=webhook.id) == []
 
     page = await client.page(

@@ -66,6 +66,13 @@ def test_a_failed_replay_has_its_error() -> None:
     )
 
 
+def test_a_replay_that_fails_again_after_it_was_resumed_has_another_notice() -> None:
+    failed = replace(DONE, state=ReplayState.FAILED)
+    assert notice_id(failed) == "rp_1-failed-1"
+    # Resuming it takes another claim, which raises the epoch.
+    assert notice_id(replace(failed, lease_epoch=2)) == "rp_1-failed-2"
+
+
 @pytest.mark.parametrize(
     ("state", "failed", "job_state"),
     [

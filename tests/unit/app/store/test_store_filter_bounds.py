@@ -12,6 +12,7 @@ from app.domain.model import (
     ReplayFilter,
     Window,
 )
+from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
 from app.store import Store
 from app.store.tables import replays
@@ -73,3 +74,13 @@ def test_a_filter_finds_replays_with_failures(store: Store, created: list[str]) 
     wanted = ReplayFilter(with_failures=True)
     assert found(store, wanted) == [claim.replay.id]
     assert store.count_by_state(wanted) == NO_STATE | {ReplayState.ONGOING: 1}
+
+
+def test_a_filter_finds_the_replays_of_recoveries(store: Store) -> None:
+    webhook = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    requested = store.create_replay(NewReplay(webhook.id, Window(1_000, 2_000)))[0]
+    store.cancel_replay(requested.id)
+    recovery = NewReplay(webhook.id, Window(1_000, 2_000), reason=ReplayReason.RECOVERY)
+    recovered = store.create_replay(recovery)[0]
+    assert found(store, ReplayFilter(reason=ReplayReason.RECOVERY)) == [recovered.id]
+    assert found(store, ReplayFilter(reason=ReplayReason.REQUEST)) == [requested.id]
