@@ -179,6 +179,7 @@ def serve(
             broker.serve_metrics(*metrics, MetricsAccess(metrics_token_file, metrics_open))
     except LogbrokerError as error:
         refuse(error)
+    broker.collect_rarely()
     stop_on_signals(broker.stop)
     signal.signal(signal.SIGHUP, lambda *_: broker.reload_certificates())
     if stop_on_stdin_close:

@@ -1,5 +1,6 @@
 """The broker: connects the listening socket, the handlers, the logs and the registry."""
 
+import gc
 import logging
 from collections.abc import Iterator
 from functools import partial
@@ -57,6 +58,13 @@ READ_THREADS: Final = 4
 PRODUCE_TIMEOUT_CHECK_S: Final = 0.5
 STALL_CHECK_S: Final = 1.0
 
+YOUNG_GENERATION: Final = 1
+COLLECTION_THRESHOLDS: Final = (700, 10, 100)
+"""Those of Python, except that a collection of all objects is ten times rarer.
+
+So none happens while one view adds thousands of partitions.
+"""
+
 
 class Broker:
     """One broker with one data directory.
@@ -107,6 +115,16 @@ class Broker:
         # After an unexpected error nothing is closed, so that the next start recovers every log.
         self._loop.run(self._end_turn)
         self._close()
+
+    def collect_rarely(self) -> None:
+        """Exclude the objects that exist now, and after each view, from garbage collection.
+
+        For a process that runs nothing else. With 5,000 partitions, a collection of all objects
+        held the loop for 113 ms.
+        """
+        gc.set_threshold(*COLLECTION_THRESHOLDS)
+        _exclude_from_collection()
+        self._membership.add_listener(lambda _view: _exclude_from_collection())
 
     def reload_certificates(self) -> None:
         """Load the certificate files again; safe on any thread and in signal handlers."""
@@ -368,6 +386,12 @@ class Broker:
         self._logs.close()
         self._loop.close()
         log.info("stopped broker_id=%d", self._config.broker_id)
+
+
+def _exclude_from_collection() -> None:
+    # Garbage among the newest objects would stay forever.
+    gc.collect(YOUNG_GENERATION)
+    gc.freeze()
 
 
 def _authorizer(config: BrokerConfig) -> Authorizer | None:

@@ -55,11 +55,23 @@ class DelayedRequest(Protocol):
 class Gate(Protocol):
     """Lets only authentication pass until the client is authenticated."""
 
-    def is_closed_to(self, view: memoryview, frames: list[tuple[int, int]]) -> bool:
+    def is_closed_to(self, view: memoryview, frames: list[tuple[int, int]], /) -> bool:
         """Return whether any of the frames must pass `admit`."""
 
-    def admit(self, frame: memoryview) -> bool:
+    def admit(self, frame: memoryview, /) -> bool:
         """Handle a frame of authentication, or return whether it may be served."""
+
+
+class ShutGate:
+    """The gate of a closed connection: it lets nothing pass, and keeps nothing in memory."""
+
+    def is_closed_to(self, _view: memoryview, _frames: list[tuple[int, int]], /) -> bool:
+        """Return True."""
+        return True
+
+    def admit(self, _frame: memoryview, /) -> bool:
+        """Return False."""
+        return False
 
 
 class Dispatcher(Protocol):
@@ -231,6 +243,10 @@ class Connection:
         self.produce_decoder = ProduceDecoder()
         for request in list(self.delayed):
             request.abandon()
+        # A gate references its connection: only a garbage collection would free the two.
+        self.delayed.clear()
+        if self.gate is not None:
+            self.gate = ShutGate()
         self._cancel_mute()
         self._memory.remove_waiting(self)
         self.buffer.release()
