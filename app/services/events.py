@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from anyio import to_thread
-
 from app.config import Settings
 from app.domain.lateness import AHEAD_MS_MAX, Arrival
 from app.domain.windows import format_time
@@ -64,23 +62,22 @@ async def publish_events(services: Services, events: Sequence[NewEvent]) -> None
     """
     addressed = [event for event in events if event.webhook_id is not None]
     if addressed or any(event.account_id is not None for event in events):
-        await to_thread.run_sync(_check_receivers, services, events)
+        await _check_receivers(services, events)
     await asyncio.gather(
         _publish_addressed(services, addressed),
         _publish(services, EVENTS, [event for event in events if event.webhook_id is None]),
     )
 
 
-def _check_receivers(services: Services, events: Sequence[NewEvent]) -> None:
+async def _check_receivers(services: Services, events: Sequence[NewEvent]) -> None:
     """Return if all webhooks and accounts exist, and webhooks belong to the accounts.
 
     Raises:
         UnknownReceivers, InvalidRequest: see `publish_events`; nothing was published.
     """
-    webhook_ids = {event.webhook_id for event in events if event.webhook_id is not None}
-    account_ids = {event.account_id for event in events if event.account_id is not None}
-    owners = services.store.find_webhook_accounts(webhook_ids)
-    unknown_accounts = services.store.find_unknown_accounts(account_ids)
+    webhook_ids = frozenset(each.webhook_id for each in events if each.webhook_id is not None)
+    account_ids = frozenset(each.account_id for each in events if each.account_id is not None)
+    owners, unknown_accounts = await services.receivers.find(webhook_ids, account_ids)
     unknown, unfit = [], []
     for index, event in enumerate(events):
         if event.webhook_id is not None and event.webhook_id not in owners:
@@ -89,8 +86,8 @@ def _check_receivers(services: Services, events: Sequence[NewEvent]) -> None:
         if event.account_id in unknown_accounts:
             field = f"events[{index}].accountId"
             unknown.append(FieldError(field, event.account_id, "the id of an account"))
-        elif event.webhook_id in owners and event.account_id is not None:
-            owner = owners[event.webhook_id]
+        elif event.account_id is not None and event.webhook_id is not None:
+            owner = owners.get(event.webhook_id, event.account_id)
             if event.account_id != owner:
                 allowed = f"{owner}, the account of the webhook, or none"
                 unfit.append(FieldError(f"events[{index}].accountId", event.account_id, allowed))

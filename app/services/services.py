@@ -27,6 +27,7 @@ from app.services.housekeeping import Housekeeping
 from app.services.limits import AccountSlots
 from app.services.metrics import ApiMetrics
 from app.services.progress_watch import ProgressWatch
+from app.services.receivers import ReceiverLookups
 from app.services.verification import Verifier
 from app.store import SecretKeyMissing, Store, StoreError
 from app.store.event_index import EventIndex
@@ -53,6 +54,7 @@ class Services:
 
     settings: Settings
     store: Store
+    receivers: ReceiverLookups
     publisher: EventPublisher
     replay_requests: ReplayRequestPublisher
     history: LogHistory
@@ -96,6 +98,7 @@ class Services:
         return cls(
             settings=settings,
             store=store,
+            receivers=ReceiverLookups(store),
             publisher=publisher,
             replay_requests=ReplayRequestPublisher(
                 settings.bootstrap_servers, settings.kafka_properties
