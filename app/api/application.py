@@ -32,17 +32,18 @@ from app.http.request_log import RequestLog
 from app.services.services import Services
 from app.services.single_flight import SingleFlight
 
+# Routes are tried in this order: those that platforms use most come first.
 ROUTES: Final = (
+    events,
+    replays,
     webhooks,
     rule_matches,
     deliveries,
     rules,
     grants,
-    replays,
     replay_progress,
     twitter,
     notice_endpoints,
-    events,
     restorations,
     operations,
     log,
