@@ -1,16 +1,17 @@
-"""Routes of notice endpoints: register, read, verify, delete."""
+"""Routes of notice endpoints: register, read, change, verify, test, disable, delete."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Response
 
 from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
-from app.api.models.notice_endpoints import (
-    NoticeEndpointDocument,
-    NoticeEndpointRequest,
-    NoticeEndpointWithSecret,
-)
+from app.api.models.notice_endpoints import NoticeEndpointDocument, NoticeEndpointWithSecret
+from app.api.models.webhooks import TrialDocument
 from app.api.openapi import errors
+from app.domain.account_notices import NoticeEndpoint
 from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
+from app.http.notice_endpoints import NoticeEndpointChange, NoticeEndpointRequest
 from app.http.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
@@ -20,8 +21,10 @@ from app.http.problems import (
     TOO_MANY_NOTICE_ENDPOINTS,
     URL_REFUSED,
 )
+from app.http.request_bodies import Disabling, Rotation
 from app.services import notice_endpoints
 from app.services.authentication import select_account
+from app.services.services import now_ms
 
 router = APIRouter(prefix="/notice-endpoints", tags=["notices"])
 
@@ -54,8 +57,12 @@ async def create_notice_endpoint(
         services, caller, body.registration()
     )
     response.headers["location"] = f"/notice-endpoints/{endpoint.id}"
+    return _with_secret(endpoint, response)
+
+
+def _with_secret(endpoint: NoticeEndpoint, response: Response) -> NoticeEndpointWithSecret:
     response.headers["cache-control"] = "no-store"
-    return NoticeEndpointWithSecret.of(endpoint)
+    return NoticeEndpointWithSecret.of(endpoint, now_ms())
 
 
 @router.get("", operation_id="listNoticeEndpoints", responses=errors(INVALID_REQUEST, FORBIDDEN))
@@ -69,7 +76,8 @@ def list_notice_endpoints(
     """List endpoints for notices, the latest first."""
     of_account = select_account(caller, account_id)
     page = services.store.notice_endpoints(cursor, limit, of_account=of_account)
-    items = [NoticeEndpointDocument.of(endpoint) for endpoint in page.items]
+    present_ms = now_ms()
+    items = [NoticeEndpointDocument.of(endpoint, present_ms) for endpoint in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
@@ -79,7 +87,86 @@ def get_notice_endpoint(
 ) -> NoticeEndpointDocument:
     """Get an endpoint for notices."""
     endpoint = services.store.notice_endpoint(endpoint_id, of_account=caller.account_filter)
-    return NoticeEndpointDocument.of(endpoint)
+    return NoticeEndpointDocument.of(endpoint, now_ms())
+
+
+@router.patch(
+    "/{endpoint_id}",
+    operation_id="updateNoticeEndpoint",
+    responses=errors(INVALID_REQUEST, URL_REFUSED, NOT_FOUND, MEDIA_TYPE_REFUSED),
+)
+async def update_notice_endpoint(
+    endpoint_id: str,
+    body: NoticeEndpointChange,
+    services: ServicesDependency,
+    caller: CallerDependency,
+) -> NoticeEndpointDocument:
+    """Change an endpoint for notices; missing members keep their values.
+
+    The receiver at a new URL is verified first. If it does not pass, the endpoint is PENDING.
+    """
+    endpoint = await notice_endpoints.update_notice_endpoint(
+        services,
+        caller,
+        endpoint_id,
+        url=body.url,
+        description=body.description,
+        event_types=body.new_event_types,
+    )
+    return NoticeEndpointDocument.of(endpoint, now_ms())
+
+
+@router.post(
+    "/{endpoint_id}/secret/rotate",
+    operation_id="rotateNoticeSecret",
+    responses=errors(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
+)
+def rotate_notice_secret(
+    endpoint_id: str,
+    response: Response,
+    services: ServicesDependency,
+    caller: CallerDependency,
+    body: Annotated[Rotation, Body()] = Rotation(),  # noqa: B008  frozen
+) -> NoticeEndpointWithSecret:
+    """Give an endpoint for notices a new secret; only this response has it.
+
+    During the grace period the previous secret also signs. One previous secret is kept: a second
+    rotation drops the first. Setting the current secret again changes nothing, so a request may be
+    repeated.
+    """
+    endpoint = notice_endpoints.rotate_notice_secret(
+        services, caller, endpoint_id, body.secret, body.grace_period_seconds
+    )
+    return _with_secret(endpoint, response)
+
+
+@router.post("/{endpoint_id}/test", operation_id="testNoticeEndpoint", responses=errors(NOT_FOUND))
+async def test_notice_endpoint(
+    endpoint_id: str, services: ServicesDependency, caller: CallerDependency
+) -> TrialDocument:
+    """Send a signed event of the type `rewind.test` to an endpoint now, whatever its status.
+
+    It is sent once, and changes nothing; the result is the receiver's response.
+    """
+    return TrialDocument.of(await notice_endpoints.send_test_notice(services, caller, endpoint_id))
+
+
+@router.post(
+    "/{endpoint_id}/disable",
+    operation_id="disableNoticeEndpoint",
+    responses=errors(INVALID_REQUEST, NOT_FOUND, MEDIA_TYPE_REFUSED),
+)
+def disable_notice_endpoint(
+    endpoint_id: str,
+    services: ServicesDependency,
+    caller: CallerDependency,
+    body: Annotated[Disabling, Body()] = Disabling(),  # noqa: B008  frozen
+) -> NoticeEndpointDocument:
+    """Disable an endpoint for notices, and delete those that were not sent to it yet."""
+    endpoint = services.store.disable_notice_endpoint(
+        endpoint_id, body.reason, of_account=caller.account_filter
+    )
+    return NoticeEndpointDocument.of(endpoint, now_ms())
 
 
 @router.post(
@@ -92,7 +179,7 @@ async def enable_notice_endpoint(
 ) -> NoticeEndpointDocument:
     """Verify the receiver again, and enable the endpoint if it passes."""
     endpoint = await notice_endpoints.enable_notice_endpoint(services, caller, endpoint_id)
-    return NoticeEndpointDocument.of(endpoint)
+    return NoticeEndpointDocument.of(endpoint, now_ms())
 
 
 @router.delete(

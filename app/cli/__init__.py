@@ -32,6 +32,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "Match events with rules and deliver them.",
     ),
     "webhooks": LazyCommand("app.cli.webhooks:webhooks", "List, show and change webhooks."),
+    "notice-endpoints": LazyCommand(
+        "app.cli.notice_endpoints:notice_endpoints",
+        "Manage the URLs that get notices about an account's webhooks and replays.",
+    ),
     "replay": LazyCommand(
         "app.cli.replay:replay",
         "Create a replay and wait until it has ended.",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 60.0
 
+_NO_CONTENT: Final = 204
+
 T = TypeVar("T")
 
 
@@ -80,9 +82,37 @@ class ApiClient:
         """Return a webhook."""
         return self._request("GET", f"/webhooks/{quote(webhook_id, safe='')}")
 
-    def update_webhook(self, webhook_id: str, changes: dict[str, object]) -> dict[str, Any]:
+    def update_webhook(self, webhook_id: str, changes: Mapping[str, object]) -> dict[str, Any]:
         """Change members of a webhook, and return it."""
         return self._request("PATCH", f"/webhooks/{quote(webhook_id, safe='')}", json=changes)
+
+    def notice_endpoints(self, **filters: object) -> list[dict[str, Any]]:
+        """Return the latest notice endpoints. None is left out of the filters."""
+        return self._list("/notice-endpoints", filters)
+
+    def notice_endpoint(self, endpoint_id: str) -> dict[str, Any]:
+        """Return a notice endpoint."""
+        return self._request("GET", _notice_path(endpoint_id))
+
+    def create_notice_endpoint(self, members: Mapping[str, object]) -> dict[str, Any]:
+        """Register a notice endpoint. Returns it with its secret."""
+        return self._request("POST", "/notice-endpoints", json=members)
+
+    def update_notice_endpoint(
+        self, endpoint_id: str, changes: Mapping[str, object]
+    ) -> dict[str, Any]:
+        """Change members of a notice endpoint, and return it."""
+        return self._request("PATCH", _notice_path(endpoint_id), json=changes)
+
+    def act_on_notice_endpoint(
+        self, endpoint_id: str, action: str, **body: object
+    ) -> dict[str, Any]:
+        """Enable, disable or test a notice endpoint, or rotate its secret."""
+        return self._request("POST", f"{_notice_path(endpoint_id)}/{action}", json=body)
+
+    def delete_notice_endpoint(self, endpoint_id: str) -> None:
+        """Delete a notice endpoint."""
+        self._request("DELETE", _notice_path(endpoint_id))
 
     def put_rule(self, webhook_id: str, name: str, rule: dict[str, Any]) -> dict[str, Any]:
         """Create or replace a rule of a webhook."""
@@ -175,6 +205,8 @@ class ApiClient:
         # Redirects are errors: the API has none.
         if not response.is_success:
             raise self._error_of(response)
+        if response.status_code == _NO_CONTENT:
+            return {}
         return self._parse(response)
 
     def _error_of(self, response: "httpx.Response") -> ApiError:
@@ -194,6 +226,10 @@ class ApiClient:
                 f"{self._client.base_url} is not a Rewind API: response {response.text[:100]!r}"
             ) from None
         return document
+
+
+def _notice_path(endpoint_id: str) -> str:
+    return f"/notice-endpoints/{quote(endpoint_id, safe='')}"
 
 
 def call_api(overrides: Mapping[str, str | None], call: Callable[[ApiClient], T]) -> T:

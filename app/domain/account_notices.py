@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from app.domain.endpoint_options import EndpointOptions
-from app.domain.model import Replay, Validation, WebhookStatus
+from app.domain.model import Replay, Validation, WebhookStatus, signing_secrets
 from app.domain.notices import replay_data
 from app.domain.windows import format_time
 
@@ -62,7 +62,8 @@ class NewNoticeEndpoint:
 class NoticeEndpoint:
     """Where notices of an account are sent, signed with `secret`.
 
-    Without `event_types` it gets all. `delivered_ms` is the time of the last notice that it
+    The previous secret also signs until `previous_secret_until_ms`. Without `event_types` it gets
+    all. `delivered_ms` is the time of the last notice that it
     accepted; `failed_ms` and `failure` are those of the last failed attempt.
     """
 
@@ -74,6 +75,8 @@ class NoticeEndpoint:
     status: WebhookStatus
     status_reason: str | None
     secret: str = field(repr=False)
+    previous_secret: str | None = field(repr=False)
+    previous_secret_until_ms: int | None
     created_ms: int
     validated_ms: int | None
     delivered_ms: int | None
@@ -90,9 +93,11 @@ class NoticeEndpoint:
         """It has none."""
         return None
 
-    def secrets_at(self, _now_ms: int) -> tuple[str, ...]:
-        """The secret, which signs at any time."""
-        return (self.secret,)
+    def secrets_at(self, now_ms: int) -> tuple[str, ...]:
+        """The secrets that sign at `now_ms`, the current one first."""
+        return signing_secrets(
+            self.secret, self.previous_secret, self.previous_secret_until_ms, now_ms
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,18 @@ class Webhook:
 
     def secrets_at(self, now_ms: int) -> tuple[str, ...]:
         """The secrets that sign at `now_ms`, the current one first."""
-        until_ms = self.previous_secret_until_ms
-        if self.previous_secret is None or until_ms is None or until_ms <= now_ms:
-            return (self.secret,)
-        return (self.secret, self.previous_secret)
+        return signing_secrets(
+            self.secret, self.previous_secret, self.previous_secret_until_ms, now_ms
+        )
+
+
+def signing_secrets(
+    secret: str, previous: str | None, until_ms: int | None, now_ms: int
+) -> tuple[str, ...]:
+    """The secrets that sign at `now_ms`: also the previous one, before `until_ms`."""
+    if previous is None or until_ms is None or until_ms <= now_ms:
+        return (secret,)
+    return (secret, previous)
 
 
 @dataclass(frozen=True, slots=True)

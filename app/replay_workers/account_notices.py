@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -12,6 +13,7 @@ from app.domain.account_notices import AccountNotice, pause_s
 from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.notifier import Send
+from app.store import NotFound
 
 _log: Final = logging.getLogger(__name__)
 
@@ -63,7 +65,10 @@ class AccountOutbox:
             return
         reason = outcome.reason if isinstance(outcome, Rejected | Unreachable) else ""
         if isinstance(outcome, Rejected) and outcome.status == _GONE:
-            store.disable_notice_endpoint(notice.endpoint.id, reason)
+            with suppress(NotFound):
+                store.disable_notice_endpoint(
+                    notice.endpoint.id, reason, at_url=notice.endpoint.url
+                )
             _log.warning("notice-endpoint-disabled", extra={**extra, "reason": reason})
             return
         wait_s = pause_s(notice.attempt)

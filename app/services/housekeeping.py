@@ -68,7 +68,7 @@ class Housekeeping(BackgroundTask):
             erased += count
         if erased:
             self._metrics.count_erased_secrets(erased)
-            _log.info("expired-secrets-erased", extra={"webhooks": erased})
+            _log.info("expired-secrets-erased", extra={"secrets": erased})
 
     async def _delete_resends(self, kept_ms: int) -> None:
         while count := await on_own_thread(lambda: self._store.delete_old_resends(kept_ms)):

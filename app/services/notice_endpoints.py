@@ -1,4 +1,4 @@
-"""Use cases of notice endpoints: register one, verify its receiver again."""
+"""Use cases of notice endpoints: register, update, enable, rotate the secret, send a test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from app.services.authentication import select_account
 from app.services.errors import ReceiverNotVerified
 from app.services.services import Services
 from app.services.webhooks import checked_secret
+from app.webhooks.endpoint_test import EndpointTest
 from app.webhooks.verification import VerificationFailed
 
 
@@ -60,35 +61,112 @@ async def register_notice_endpoint(
         return await _enable(services, endpoint)
 
 
+async def update_notice_endpoint(
+    services: Services,
+    caller: ApiKey,
+    endpoint_id: str,
+    *,
+    url: str | None = None,
+    description: str | None = None,
+    event_types: Sequence[NoticeType] | None = None,
+) -> NoticeEndpoint:
+    """The changed endpoint; empty `event_types` are all.
+
+    The receiver at a new URL is verified before the change, so that no pending notice is dropped
+    meanwhile. If it does not pass, the endpoint is PENDING.
+
+    Raises:
+        UrlRefused, RateLimited.
+        NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
+    """
+    update = partial(
+        services.store.update_notice_endpoint,
+        endpoint_id,
+        description=description,
+        event_types=event_types,
+        of_account=caller.account_filter,
+    )
+    if url is None:
+        return await to_thread.run_sync(update)
+    services.guard.check_url(url)
+    with services.verifier.slot(caller):
+        endpoint = await _read(services, caller, endpoint_id)
+        if url == endpoint.url:
+            return await to_thread.run_sync(update)
+        outcome = await services.verifier.verify(endpoint, url)
+        refusal = outcome.reason if isinstance(outcome, VerificationFailed) else None
+        return await to_thread.run_sync(partial(update, url=url, refusal=refusal))
+
+
 async def enable_notice_endpoint(
     services: Services, caller: ApiKey, endpoint_id: str
 ) -> NoticeEndpoint:
     """The enabled endpoint, after its receiver has passed the verification.
 
     Raises:
-        ReceiverNotVerified: it did not pass.
+        ReceiverNotVerified: it did not pass, or the URL was changed meanwhile.
         RateLimited.
         NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
     """
     with services.verifier.slot(caller):
-        read = partial(
-            services.store.notice_endpoint, endpoint_id, of_account=caller.account_filter
-        )
-        endpoint = await to_thread.run_sync(read)
+        endpoint = await _read(services, caller, endpoint_id)
         outcome = await services.verifier.verify(endpoint)
         if isinstance(outcome, VerificationFailed):
             await _refuse(services, endpoint, outcome)
             raise ReceiverNotVerified(outcome.reason)
-        return await _enable(services, endpoint)
+        enabled = await _enable(services, endpoint)
+    if enabled.url != endpoint.url:
+        raise ReceiverNotVerified("the URL was changed during the verification")
+    return enabled
+
+
+def rotate_notice_secret(
+    services: Services, caller: ApiKey, endpoint_id: str, secret: str | None, grace_period_s: int
+) -> NoticeEndpoint:
+    """The endpoint with a new secret; the previous one also signs during the grace period.
+
+    Raises:
+        InvalidRequest: the secret is not allowed.
+        NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
+    """
+    return services.store.rotate_notice_secret(
+        endpoint_id,
+        checked_secret(secret),
+        grace_period_s * 1_000,
+        of_account=caller.account_filter,
+    )
+
+
+async def send_test_notice(services: Services, caller: ApiKey, endpoint_id: str) -> EndpointTest:
+    """Send a test event to the receiver of an endpoint, whatever its status.
+
+    See `Verifier.send_test`.
+
+    Raises:
+        RateLimited.
+        NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
+    """
+    with services.verifier.slot(caller):
+        endpoint = await _read(services, caller, endpoint_id)
+        is_verified = endpoint.validated_ms is not None
+        return await services.verifier.send_test(endpoint, caller, is_verified=is_verified)
+
+
+async def _read(services: Services, caller: ApiKey, endpoint_id: str) -> NoticeEndpoint:
+    return await to_thread.run_sync(
+        partial(services.store.notice_endpoint, endpoint_id, of_account=caller.account_filter)
+    )
 
 
 async def _enable(services: Services, endpoint: NoticeEndpoint) -> NoticeEndpoint:
-    return await to_thread.run_sync(services.store.enable_notice_endpoint, endpoint.id)
+    return await to_thread.run_sync(
+        services.store.enable_notice_endpoint, endpoint.id, endpoint.url
+    )
 
 
 async def _refuse(
     services: Services, endpoint: NoticeEndpoint, failed: VerificationFailed
 ) -> NoticeEndpoint:
     return await to_thread.run_sync(
-        services.store.refuse_notice_endpoint, endpoint.id, failed.reason
+        services.store.refuse_notice_endpoint, endpoint.id, endpoint.url, failed.reason
     )

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -61,10 +62,18 @@ class Verifier:
         async with self._concurrent:
             return await verify_receiver(self._sender, webhook, url or webhook.url)
 
-    async def send_test(self, webhook: Webhook) -> EndpointTest:
-        """Send a test event to the webhook's receiver, whatever its status; stores nothing."""
+    async def send_test(
+        self, webhook: Receiver, caller: ApiKey, *, is_verified: bool
+    ) -> EndpointTest:
+        """Send a test event to the webhook's receiver, whatever its status; stores nothing.
+
+        A developer sees the response only of a receiver that has passed the verification: another
+        one may be a server that the developer must not read.
+        """
         async with self._concurrent:
-            return await send_test_event(self._sender, webhook)
+            trial = await send_test_event(self._sender, webhook)
+        may_read = is_verified or caller.account_filter is None
+        return trial if may_read else replace(trial, response=None)
 
     async def verify_and_enable(self, webhook: Webhook) -> Webhook:
         """Verify the receiver, and store the outcome: ENABLED, or why not.

@@ -191,14 +191,6 @@ def finish_account_notice(
     connection.execute(update(notice_endpoints).where(is_endpoint).values(values))
 
 
-def disable_notice_endpoint(connection: Connection, endpoint_id: str, reason: str) -> None:
-    """Disable the endpoint because of `reason`, and delete its notices. Locks their rows."""
-    connection.execute(delete(account_notices).where(_row.endpoint_id == endpoint_id))
-    values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason}
-    is_endpoint = notice_endpoints.c.id == endpoint_id
-    connection.execute(update(notice_endpoints).where(is_endpoint).values(values))
-
-
 def delete_stale_account_notices(connection: Connection) -> int:
     """Delete notices that no worker has claimed for `KEPT_MS`; returns how many.
 

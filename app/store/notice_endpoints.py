@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     and_,
     delete,
     func,
@@ -72,7 +73,23 @@ def get_notice_endpoint(
     connection: Connection, endpoint_id: str, *, of_account: str | None = None
 ) -> NoticeEndpoint:
     """The endpoint with this id."""
-    row = connection.execute(select(notice_endpoints).where(_is(endpoint_id, of_account))).first()
+    return _one(connection, endpoint_id, _select(endpoint_id, of_account))
+
+
+def lock_notice_endpoint(
+    connection: Connection, endpoint_id: str, *, of_account: str | None = None
+) -> NoticeEndpoint:
+    """The endpoint with this id, locked until the commit."""
+    query = _select(endpoint_id, of_account).with_for_update()
+    return _one(connection, endpoint_id, query)
+
+
+def _select(endpoint_id: str, of_account: str | None) -> Select[Any]:
+    return select(notice_endpoints).where(_is(endpoint_id, of_account))
+
+
+def _one(connection: Connection, endpoint_id: str, query: Select[Any]) -> NoticeEndpoint:
+    row = connection.execute(query).first()
     if row is None:
         raise NoticeEndpointNotFound(endpoint_id)
     return to_endpoint(row, keys_of(connection))
@@ -109,15 +126,105 @@ def list_endpoint_ids(connection: Connection, account_ids: Collection[str]) -> l
     return list(connection.execute(query).scalars())
 
 
-def enable_notice_endpoint(connection: Connection, endpoint_id: str) -> NoticeEndpoint:
-    """Enable the endpoint, whose receiver was verified."""
+def update_notice_endpoint(
+    connection: Connection,
+    endpoint_id: str,
+    *,
+    url: str | None = None,
+    refusal: str | None = None,
+    description: str | None = None,
+    event_types: Collection[NoticeType] | None = None,
+    of_account: str | None = None,
+) -> NoticeEndpoint:
+    """Change what is not None, and return the endpoint; empty `event_types` are all.
+
+    With a new URL it is ENABLED if the receiver there was verified, and PENDING because of
+    `refusal` otherwise.
+    """
+    endpoint = lock_notice_endpoint(connection, endpoint_id, of_account=of_account)
+    values: dict[str, Any] = {}
+    if description is not None:
+        values["description"] = description
+    if event_types is not None:
+        values["event_types"] = json.dumps(list(event_types))
+    if url not in (None, endpoint.url):
+        values |= {
+            "url": url,
+            "status": str(WebhookStatus.PENDING if refusal else WebhookStatus.ENABLED),
+            "status_reason": refusal and refusal[:TEXT_CHARS_MAX],
+            "validated_ms": None if refusal else now_ms(),
+        }
+    return _update(connection, endpoint_id, values) if values else endpoint
+
+
+def enable_notice_endpoint(
+    connection: Connection, endpoint_id: str, at_url: str | None = None
+) -> NoticeEndpoint:
+    """Enable the endpoint, whose receiver was verified at `at_url`.
+
+    No change if it has another URL now.
+    """
+    endpoint = lock_notice_endpoint(connection, endpoint_id)
+    if at_url not in (None, endpoint.url):
+        return endpoint
     values = {"status": str(WebhookStatus.ENABLED), "status_reason": None, "validated_ms": now_ms()}
     return _update(connection, endpoint_id, values)
 
 
-def refuse_notice_endpoint(connection: Connection, endpoint_id: str, reason: str) -> NoticeEndpoint:
-    """Store why the verification of the receiver failed; the endpoint keeps its status."""
-    values = {"status_reason": reason[:TEXT_CHARS_MAX]}
+def refuse_notice_endpoint(
+    connection: Connection, endpoint_id: str, at_url: str, reason: str
+) -> NoticeEndpoint:
+    """Store why the verification of `at_url` failed; the endpoint keeps its status.
+
+    No change if it has another URL now.
+    """
+    endpoint = lock_notice_endpoint(connection, endpoint_id)
+    if at_url != endpoint.url:
+        return endpoint
+    return _update(connection, endpoint_id, {"status_reason": reason[:TEXT_CHARS_MAX]})
+
+
+def rotate_notice_secret(
+    connection: Connection,
+    endpoint_id: str,
+    secret: str,
+    grace_ms: int,
+    *,
+    of_account: str | None = None,
+) -> NoticeEndpoint:
+    """Replace the endpoint's secret; the previous one also signs for `grace_ms`.
+
+    The current secret changes nothing: a repeated request would lose the previous secret.
+    """
+    endpoint = lock_notice_endpoint(connection, endpoint_id, of_account=of_account)
+    if endpoint.secret == secret:
+        return endpoint
+    keys = keys_of(connection)
+    values = {
+        "secret": keys.encrypt(endpoint_id, secret),
+        "previous_secret": keys.encrypt(endpoint_id, endpoint.secret) if grace_ms else None,
+        "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
+    }
+    return _update(connection, endpoint_id, values)
+
+
+def disable_notice_endpoint(
+    connection: Connection,
+    endpoint_id: str,
+    reason: str,
+    *,
+    at_url: str | None = None,
+    of_account: str | None = None,
+) -> NoticeEndpoint:
+    """Disable the endpoint because of `reason`, and delete its notices. Locks their rows, too.
+
+    No change if the receiver that caused it was at `at_url`, and the endpoint has another URL now.
+    """
+    endpoint = lock_notice_endpoint(connection, endpoint_id, of_account=of_account)
+    if at_url not in (None, endpoint.url):
+        return endpoint
+    _delete_notices(connection, endpoint_id)
+    values = {"status": str(WebhookStatus.DISABLED), "status_reason": reason[:TEXT_CHARS_MAX]}
     return _update(connection, endpoint_id, values)
 
 
@@ -133,6 +240,10 @@ def delete_notice_endpoint(
     deleted = connection.execute(delete(notice_endpoints).where(_is(endpoint_id, of_account)))
     if not deleted.rowcount:
         raise NoticeEndpointNotFound(endpoint_id)
+    _delete_notices(connection, endpoint_id)
+
+
+def _delete_notices(connection: Connection, endpoint_id: str) -> None:
     connection.execute(delete(account_notices).where(account_notices.c.endpoint_id == endpoint_id))
 
 
@@ -142,6 +253,7 @@ def to_endpoint(row: Row[Any], keys: SecretKeys) -> NoticeEndpoint:
     Raises:
         SecretUnreadable: see `SecretKeys.decrypt`.
     """
+    previous = row.previous_secret
     return NoticeEndpoint(
         id=row.id,
         account_id=row.account_id,
@@ -151,6 +263,8 @@ def to_endpoint(row: Row[Any], keys: SecretKeys) -> NoticeEndpoint:
         status=WebhookStatus(row.status),
         status_reason=row.status_reason,
         secret=keys.decrypt(row.id, row.secret),
+        previous_secret=None if previous is None else keys.decrypt(row.id, previous),
+        previous_secret_until_ms=row.previous_secret_until_ms,
         created_ms=row.created_ms,
         validated_ms=row.validated_ms,
         delivered_ms=row.delivered_ms,

@@ -19,6 +19,9 @@ notice_endpoints: Final = Table(
     Column("event_types", Text, nullable=False),
     # Encrypted, see `secret_keys`.
     Column("secret", String(255), nullable=False),
+    # Also signs until then.
+    Column("previous_secret", String(255)),
+    Column("previous_secret_until_ms", BigInteger),
     Column("status", String(16), nullable=False),
     Column("status_reason", Text),
     Column("created_ms", BigInteger, nullable=False),

@@ -1,4 +1,4 @@
-"""Deletion of what has expired: rows of old replays, and previous secrets of webhooks.
+"""Deletion of what has expired: rows of old replays, and previous secrets.
 
 Each function is one short transaction, and several processes may run it at the same time: it skips
 rows that others have locked, and a second run finds nothing.
@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from app.domain.options import Source
+from app.store.notice_tables import notice_endpoints
 from app.store.sql import IDS_PER_QUERY, now_ms
 from app.store.tables import metadata, replays, webhooks
 
@@ -119,18 +120,22 @@ def _order_within_replay(table: Table) -> Column[Any]:
 def erase_expired_secrets(connection: Connection) -> int:
     """Erase previous secrets whose grace period has ended; returns how many.
 
-    At most `IDS_PER_QUERY`. The routing revision stays: no one signs with them any more. Locks the
-    changed rows.
+    At most `IDS_PER_QUERY` of webhooks and of notice endpoints. The routing revision stays: no one
+    signs with them any more. Locks the changed rows.
     """
+    return sum(_erase_expired(connection, table) for table in (webhooks, notice_endpoints))
+
+
+def _erase_expired(connection: Connection, table: Table) -> int:
     is_expired = and_(
-        webhooks.c.previous_secret.is_not(None),
-        webhooks.c.previous_secret_until_ms <= now_ms(),
+        table.c.previous_secret.is_not(None),
+        table.c.previous_secret_until_ms <= now_ms(),
     )
     # Without a lock: the update locks by primary key only.
-    found = select(webhooks.c.id).where(is_expired).limit(IDS_PER_QUERY)
+    found = select(table.c.id).where(is_expired).limit(IDS_PER_QUERY)
     ids = sorted(connection.execute(found).scalars())
     if not ids:
         return 0
-    statement = update(webhooks).where(webhooks.c.id.in_(ids), is_expired)
+    statement = update(table).where(table.c.id.in_(ids), is_expired)
     values = {"previous_secret": None, "previous_secret_until_ms": None}
     return connection.execute(statement.values(values)).rowcount

@@ -34,7 +34,7 @@ TEXT: Final = ""
 
 SECRET_COLUMNS: Final[Mapping[Table, tuple[Column[Any], ...]]] = {
     webhooks: (webhooks.c.secret, webhooks.c.previous_secret, webhooks.c.options),
-    notice_endpoints: (notice_endpoints.c.secret,),
+    notice_endpoints: (notice_endpoints.c.secret, notice_endpoints.c.previous_secret),
 }
 """The columns with secrets, by table; `id` is the associated data of a row."""
 

@@ -353,6 +353,9 @@ class Store:
     notice_endpoints = reads(endpoint_table.list_notice_endpoints)
     enable_notice_endpoint = writes(endpoint_table.enable_notice_endpoint)
     refuse_notice_endpoint = writes(endpoint_table.refuse_notice_endpoint)
+    update_notice_endpoint = writes(endpoint_table.update_notice_endpoint)
+    rotate_notice_secret = writes(endpoint_table.rotate_notice_secret)
+    disable_notice_endpoint = writes(endpoint_table.disable_notice_endpoint)
     delete_notice_endpoint = writes(endpoint_table.delete_notice_endpoint)
 
     def claim_account_notice(
@@ -371,7 +374,6 @@ class Store:
         return self.database.write(account_notices.claim_due_account_notice, lease_s, busy)
 
     finish_account_notice = writes(account_notices.finish_account_notice)
-    disable_notice_endpoint = writes(account_notices.disable_notice_endpoint)
     delete_stale_account_notices = writes(account_notices.delete_stale_account_notices)
 
     record_late_arrivals = writes(late_arrivals.record_late_arrivals)

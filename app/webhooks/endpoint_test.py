@@ -7,7 +7,7 @@ from secrets import token_urlsafe
 from typing import Final
 
 from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected, Unreachable
-from app.domain.model import Webhook
+from app.domain.receivers import Receiver
 from app.webhooks.endpoint_request import endpoint_request
 from app.webhooks.request import rewind_event_body, webhook_headers
 from app.webhooks.sender import WebhookSender
@@ -35,7 +35,7 @@ class EndpointTest:
     response: str | None
 
 
-async def send_test_event(sender: WebhookSender, webhook: Webhook) -> EndpointTest:
+async def send_test_event(sender: WebhookSender, webhook: Receiver) -> EndpointTest:
     """Send one test event to the receiver of `webhook`, also if the webhook is not enabled.
 
     Never raises for what a receiver does, or how long it takes.
@@ -50,7 +50,7 @@ async def send_test_event(sender: WebhookSender, webhook: Webhook) -> EndpointTe
     return _result(outcome, _ms_since(start_s), response)
 
 
-async def _send(sender: WebhookSender, webhook: Webhook) -> tuple[AttemptOutcome, str | None]:
+async def _send(sender: WebhookSender, webhook: Receiver) -> tuple[AttemptOutcome, str | None]:
     try:
         added = await endpoint_request(sender.tokens, webhook)
     except TokenUnavailable as error:

@@ -238,6 +238,7 @@ def try_every_route(api: httpx.Client, private: Private, endpoint_id: str) -> No
         "createNoticeEndpoint": [{"url": "https://example.com", "accountId": webhook.account_id}],
         "publishEvents": [private_event(1) | {"time": window["from"], "webhookId": webhook.id}],
         "updateWebhook": [{"description": "mine"}],
+        "updateNoticeEndpoint": [{"description": "mine"}, {"url": "https://example.com"}],
         "putRule": [{"eventTypes": ["*"]}],
         "matchRules": [{"type": "private.made", "data": {}}],
         "putGrant": [{"eventTypes": ["*"]}],

@@ -1,4 +1,4 @@
-"""`rewind replay`, `rewind replays` and `rewind webhooks` with an API and a broker."""
+"""Commands that call the API: replays, webhooks, notice endpoints. With a broker."""
 
 import json
 import time
@@ -17,6 +17,7 @@ from app.domain.windows import MINUTE_MS, format_time
 from app.log.topics import ensure_topics
 from app.webhooks.signing import new_secret
 from tests.support.database.api_keys import issue_key
+from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.service.api_process import ApiProcess
 
@@ -30,7 +31,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiProcess]:
     with BrokerProcess(folder / "log") as broker:
         servers = broker.serve().bootstrap_servers
         ensure_topics(servers, partitions=4, retention_ms=6 * 86_400_000)
-        settings = Settings(data_dir=folder, bootstrap_servers=servers)
+        settings = Settings(data_dir=folder, bootstrap_servers=servers, allow_private_targets=True)
         with ApiProcess(settings, folder) as api:
             yield api
 
@@ -172,6 +173,29 @@ def test_automatic_recovery_of_a_webhook_is_turned_off_and_on(
     assert shown in map(json.loads, listed)
     unchanged = terminal.run(*update)
     assert (unchanged.exit_code, unchanged.stdout) == (2, "")
+
+
+def test_a_notice_endpoint_is_created_changed_rotated_tested_and_deleted(
+    terminal: Terminal, receiver: ReceiverThread
+) -> None:
+    group = "notice-endpoints"
+    created = terminal.rewind(group, "create", receiver.url, "--event-type", "webhook.disabled")
+    endpoint_id = created["id"]
+    assert (created["status"], created["eventTypes"]) == ("ENABLED", ["webhook.disabled"])
+    update = (group, "update", endpoint_id)
+    changed = terminal.rewind(*update, "--all-event-types", "--description", "on-call")
+    assert (changed["eventTypes"], changed["description"]) == (None, "on-call")
+    assert terminal.run(*update).exit_code == 2
+    rotated = terminal.rewind(group, "rotate-secret", endpoint_id, "--grace-period", "0")
+    receiver.expect(rotated["secret"])
+    assert terminal.rewind(group, "test", endpoint_id)["delivered"]
+    disabled = terminal.rewind(group, "disable", endpoint_id, "--reason", "quiet")
+    assert (disabled["status"], disabled["statusReason"]) == ("DISABLED", "quiet")
+    enabled = terminal.rewind(group, "enable", endpoint_id)
+    assert terminal.rewind(group, "show", endpoint_id) == enabled
+    assert terminal.rewind(group, "list") == enabled
+    assert terminal.run(group, "delete", endpoint_id).exit_code == 0
+    assert terminal.run(group, "list").stdout == ""
 
 
 def test_special_characters_of_an_id_are_escaped(terminal: Terminal) -> None:

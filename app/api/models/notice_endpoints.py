@@ -1,4 +1,4 @@
-"""Bodies of the routes of notice endpoints."""
+"""Response bodies of the routes of notice endpoints."""
 
 from typing import Final, Self
 
@@ -7,15 +7,7 @@ from pydantic import Field, JsonValue
 from app.api.models.documents import Document, Moment
 from app.domain.account_notices import NoticeEndpoint, NoticeType
 from app.domain.model import WebhookStatus
-from app.http.request_bodies import (
-    SECRET_EXAMPLE,
-    Description,
-    RegisteredAccountId,
-    RequestBody,
-    Secret,
-    example,
-)
-from app.services.notice_endpoints import NoticeEndpointRegistration
+from app.http.request_bodies import SECRET_EXAMPLE, example
 
 _EXAMPLE: Final[dict[str, JsonValue]] = {
     "id": "ne_8fQm2ZpLw1Xc",
@@ -29,39 +21,9 @@ _EXAMPLE: Final[dict[str, JsonValue]] = {
     "lastDeliveredAt": "2026-11-21T09:30:00.000Z",
     "lastFailedAt": None,
     "lastError": None,
+    "previousSecretExpiresAt": None,
     "createdAt": "2026-11-21T08:00:00.000Z",
 }
-
-
-class NoticeEndpointRequest(RequestBody):
-    """A notice endpoint to register."""
-
-    model_config = example(
-        {"url": "https://example.com/rewind-notices", "eventTypes": ["webhook.disabled"]}
-    )
-
-    url: str = Field(description="Where notices are sent: https, and a public address.")
-    description: Description = ""
-    event_types: list[NoticeType] | None = Field(
-        None,
-        min_length=1,
-        max_length=len(NoticeType),
-        description="The notices to send. null: all, also those of later versions.",
-    )
-    secret: Secret | None = Field(None, repr=False, description="Default: a generated secret.")
-    account_id: RegisteredAccountId | None = Field(
-        None, description="For operators: the account, if it is not their own."
-    )
-
-    def registration(self) -> NoticeEndpointRegistration:
-        """The endpoint to register."""
-        return NoticeEndpointRegistration(
-            url=self.url,
-            description=self.description,
-            event_types=tuple(dict.fromkeys(self.event_types or ())),
-            account_id=self.account_id,
-            secret=self.secret,
-        )
 
 
 class NoticeEndpointDocument(Document):
@@ -84,11 +46,15 @@ class NoticeEndpointDocument(Document):
     last_delivered_at: Moment | None = Field(description="The last notice that it accepted.")
     last_failed_at: Moment | None = Field(description="The last failed attempt.")
     last_error: str | None = Field(description="Why that attempt failed.")
+    previous_secret_expires_at: Moment | None = Field(
+        description="Until when the previous secret signs as well."
+    )
     created_at: Moment
 
     @classmethod
-    def of(cls, endpoint: NoticeEndpoint) -> Self:
-        """The document of an endpoint."""
+    def of(cls, endpoint: NoticeEndpoint, present_ms: int) -> Self:
+        """The document of an endpoint at a time."""
+        signs_twice = len(endpoint.secrets_at(present_ms)) > 1
         return cls(
             id=endpoint.id,
             account_id=endpoint.account_id,
@@ -101,6 +67,7 @@ class NoticeEndpointDocument(Document):
             last_delivered_at=endpoint.delivered_ms,
             last_failed_at=endpoint.failed_ms,
             last_error=endpoint.failure,
+            previous_secret_expires_at=endpoint.previous_secret_until_ms if signs_twice else None,
             created_at=endpoint.created_ms,
         )
 
@@ -113,7 +80,7 @@ class NoticeEndpointWithSecret(NoticeEndpointDocument):
     secret: str = Field(json_schema_extra={"format": "password"})
 
     @classmethod
-    def of(cls, endpoint: NoticeEndpoint) -> Self:
-        """The document of an endpoint, with its secret."""
-        document = NoticeEndpointDocument.of(endpoint)
+    def of(cls, endpoint: NoticeEndpoint, present_ms: int) -> Self:
+        """The document of an endpoint at a time, with its secret."""
+        document = NoticeEndpointDocument.of(endpoint, present_ms)
         return cls(**dict(document), secret=endpoint.secret)

@@ -3,7 +3,6 @@
 import json
 import re
 
-from app.api.models.notice_endpoints import NoticeEndpointRequest
 from app.api.notice_events import NOTICES
 from app.domain.account_notices import (
     ENDPOINTS_PER_ACCOUNT_MAX,
@@ -12,6 +11,7 @@ from app.domain.account_notices import (
     PENDING_PER_ENDPOINT_MAX,
     NoticeType,
 )
+from app.http.notice_endpoints import NoticeEndpointRequest
 from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX
 from tests.unit.docs.doc_pages import page, section, table
 

@@ -73,6 +73,107 @@ async def test_an_endpoint_is_pending_until_its_receiver_passes(
     assert (await developers_client.delete(path)).status_code == 404
 
 
+async def test_members_of_an_endpoint_are_changed_and_the_others_kept(
+    developers_client: AsyncClient, receiver: ReceiverThread
+) -> None:
+    types = ["webhook.disabled"]
+    created = await registered(
+        developers_client, receiver.url, eventTypes=types, description="on-call"
+    )
+    path = f"{PATH}/{created.pop('id')}"
+    requests = len(receiver.webhooks)
+
+    async def changed(**members: Any) -> tuple[Any, ...]:
+        answer = await developers_client.patch(path, json=members)
+        assert answer.status_code == 200, answer.text
+        assert "secret" not in answer.json()
+        return tuple(answer.json()[name] for name in ("eventTypes", "description", "status"))
+
+    assert await changed(eventTypes=["replay.failed"]) == (
+        *(["replay.failed"], "on-call", "ENABLED"),
+    )
+    assert await changed(eventTypes=None) == (None, "on-call", "ENABLED")
+    assert await changed(description="", url=receiver.url) == (None, "", "ENABLED")
+    # Nothing that needs a verification.
+    assert len(receiver.webhooks) == requests
+    for body, field in (
+        ({"eventTypes": []}, "eventTypes"),
+        ({"url": None}, "url"),
+        ({"url": "ftp://example.com"}, "url.scheme"),
+        ({"secret": created["secret"]}, "secret"),
+    ):
+        refused = await developers_client.patch(path, json=body)
+        assert (refused.status_code, refused.json()["field"]) == (400, field)
+
+
+async def test_a_new_url_takes_effect_with_the_verification_of_its_receiver(
+    developers_client: AsyncClient, receiver: ReceiverThread
+) -> None:
+    endpoint = await registered(developers_client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    receiver.expect(endpoint["secret"])
+    moved = (await developers_client.patch(path, json={"url": f"{receiver.url}/new"})).json()
+    assert (moved["url"], moved["status"]) == (f"{receiver.url}/new", "ENABLED")
+    ping = receiver.webhooks[-1]
+    assert (ping.path.endswith("/new"), ping.problem) == (True, None)
+    receiver.answer(401)
+    moved = (await developers_client.patch(path, json={"url": f"{receiver.url}/other"})).json()
+    assert (moved["status"], moved["validatedAt"]) == ("PENDING", None)
+    assert "401" in moved["statusReason"]
+
+
+async def test_both_secrets_sign_during_the_grace_period_of_a_rotation(
+    developers_client: AsyncClient, receiver: ReceiverThread
+) -> None:
+    endpoint = await registered(developers_client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+
+    async def tested(secret: str) -> bool:
+        receiver.expect(secret)
+        delivered: bool = (await developers_client.post(f"{path}/test")).json()["delivered"]
+        return delivered
+
+    rotated = await developers_client.post(f"{path}/secret/rotate", json={"gracePeriodSeconds": 60})
+    assert rotated.headers["cache-control"] == "no-store"
+    second = rotated.json()
+    assert second["secret"] != endpoint["secret"]
+    assert second["previousSecretExpiresAt"] is not None
+    assert await tested(endpoint["secret"])
+    assert await tested(second["secret"])
+    body = {"gracePeriodSeconds": 0}
+    third = (await developers_client.post(f"{path}/secret/rotate", json=body)).json()
+    assert third["previousSecretExpiresAt"] is None
+    assert not await tested(second["secret"])
+    assert await tested(third["secret"])
+    assert "secret" not in (await developers_client.get(path)).json()
+
+
+async def test_a_disabled_endpoint_gets_no_notices_until_it_is_enabled(
+    developers_client: AsyncClient, store: Store, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    endpoint = await registered(developers_client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}"
+    store.disable_webhook(webhook.id, "first")
+    disabled = (await developers_client.post(f"{path}/disable", json={"reason": "quiet"})).json()
+    assert (disabled["status"], disabled["statusReason"]) == ("DISABLED", "quiet")
+    store.enable_webhook(webhook.id, webhook.url)
+    store.disable_webhook(webhook.id, "second")
+    assert store.claim_account_notice(60, []) is None
+    assert (await developers_client.post(f"{path}/enable")).json()["status"] == "ENABLED"
+    assert store.claim_account_notice(60, []) is None
+
+
+async def test_a_developer_sees_no_response_of_a_receiver_that_was_not_verified(
+    client: AsyncClient, developers_client: AsyncClient, receiver: ReceiverThread
+) -> None:
+    receiver.answer(404)
+    endpoint = await registered(developers_client, receiver.url)
+    path = f"{PATH}/{endpoint['id']}/test"
+    hidden = (await developers_client.post(path)).json()
+    assert (hidden["delivered"], hidden["status"], hidden["response"]) == (False, 404, None)
+    assert (await client.post(path)).json()["response"] is not None
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -125,8 +226,14 @@ async def test_endpoints_of_another_account_are_not_found(
     endpoint = await registered(client, receiver.url, accountId=account_id)
     path = f"{PATH}/{endpoint['id']}"
     assert (await developers_client.get(path)).status_code == 200
-    for method, target in (("GET", path), ("POST", f"{path}/enable"), ("DELETE", path)):
-        assert (await others_client.request(method, target)).status_code == 404, method
+    for method, target in (
+        ("GET", path),
+        *(("POST", f"{path}/{name}") for name in ("enable", "disable", "test", "secret/rotate")),
+        ("DELETE", path),
+    ):
+        assert (await others_client.request(method, target)).status_code == 404, (method, target)
+    assert (await others_client.patch(path, json={"description": "x"})).status_code == 404
+    assert (await others_client.patch(path, json={"url": receiver.url})).status_code == 404
     assert (await others_client.get(PATH)).json()["items"] == []
     body = {"url": receiver.url, "accountId": account_id}
     assert (await others_client.post(PATH, json=body)).status_code == 403

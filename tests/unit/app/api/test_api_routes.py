@@ -43,6 +43,7 @@ OPERATORS_ALONE = {
 
 BODIES: dict[str, Any] = {
     "updateWebhook": {"description": "new"},
+    "updateNoticeEndpoint": {"description": "new"},
     "putRule": {"eventTypes": ["*"]},
     "matchRules": {"type": "a.b", "data": {}},
     "resendDeliveries": {"deliveryIds": ["dlv_unknown"]},

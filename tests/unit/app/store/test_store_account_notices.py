@@ -299,3 +299,45 @@ def test_endpoints_are_listed_newest_first_by_account(store: Store) -> None:
     for action in (store.notice_endpoint, store.delete_notice_endpoint):
         with pytest.raises(NotFound):
             action(mine[0].id, of_account=other.id)
+
+
+def test_a_new_url_keeps_the_notices_if_its_receiver_was_verified(
+    store: Store, webhook: Webhook, endpoint: NoticeEndpoint
+) -> None:
+    store.disable_webhook(webhook.id, "by hand")
+    moved = store.update_notice_endpoint(endpoint.id, url="https://example.com/new")
+    assert (moved.url, moved.status) == ("https://example.com/new", WebhookStatus.ENABLED)
+    (notice,) = notices(store)
+    assert notice.endpoint.url == moved.url
+    refused = store.update_notice_endpoint(
+        endpoint.id, url="https://example.com/other", refusal="HTTP 401"
+    )
+    assert (refused.status, refused.status_reason) == (WebhookStatus.PENDING, "HTTP 401")
+    assert refused.validated_ms is None
+
+
+def test_a_verification_of_a_former_url_changes_nothing(
+    store: Store, endpoint: NoticeEndpoint
+) -> None:
+    moved = store.update_notice_endpoint(
+        endpoint.id, url="https://example.com/new", refusal="HTTP 401"
+    )
+    assert store.enable_notice_endpoint(endpoint.id, endpoint.url) == moved
+    assert store.refuse_notice_endpoint(endpoint.id, endpoint.url, "late") == moved
+    assert store.disable_notice_endpoint(endpoint.id, "410", at_url=endpoint.url) == moved
+    enabled = store.enable_notice_endpoint(endpoint.id, moved.url)
+    assert enabled.status is WebhookStatus.ENABLED
+
+
+def test_both_secrets_sign_until_the_end_of_the_grace_period(
+    store: Store, endpoint: NoticeEndpoint
+) -> None:
+    second = new_secret()
+    rotated = store.rotate_notice_secret(endpoint.id, second, HOUR_S * 1_000)
+    until_ms = rotated.previous_secret_until_ms
+    assert until_ms is not None
+    assert rotated.secrets_at(until_ms - 1) == (second, endpoint.secret)
+    assert rotated.secrets_at(until_ms) == (second,)
+    # A repeated request must not lose the previous secret.
+    assert store.rotate_notice_secret(endpoint.id, second, 0) == rotated
+    assert store.rotate_notice_secret(endpoint.id, new_secret(), 0).previous_secret is None

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Table, func, select, update
 
+from app.domain.account_notices import NewNoticeEndpoint
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import (
     Claim,
     Counts,
@@ -19,6 +21,7 @@ from app.domain.model import (
 )
 from app.store import ReplayNotFound, Store, retention
 from app.store.engine import Database
+from app.store.notice_tables import notice_endpoints
 from app.store.tables import metadata, replays, webhooks
 from app.webhooks.signing import new_secret
 from tests.support.database.fixtures import BOTH
@@ -206,3 +209,15 @@ def test_a_previous_secret_is_erased_after_its_grace_period(
     assert previous_secrets(database).count((None, None)) == 1
     assert store.webhook(other.id).previous_secret is not None
     assert store.routing_changes(0).revision == revision
+
+
+def test_a_previous_secret_of_a_notice_endpoint_is_erased_too(store: Store) -> None:
+    new = NewNoticeEndpoint(DEFAULT_ACCOUNT, "https://example.com/n", "", new_secret())
+    endpoint = store.create_notice_endpoint(new)
+    store.rotate_notice_secret(endpoint.id, new_secret(), 60_000)
+    assert store.erase_expired_secrets() == 0
+    expired = update(notice_endpoints).values(previous_secret_until_ms=1)
+    store.database.write(lambda connection: connection.execute(expired))
+    assert store.erase_expired_secrets() == 1
+    found = store.notice_endpoint(endpoint.id)
+    assert (found.previous_secret, found.previous_secret_until_ms) == (None, None)

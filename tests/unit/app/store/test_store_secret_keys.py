@@ -165,7 +165,9 @@ def test_secrets_of_notice_endpoints_are_encrypted_and_rotated(
     endpoint = stored_store.create_notice_endpoint(new)
     create(stored_store)
     assert endpoint.secret == LONGEST
-    assert stored_store.count_secrets_by_key() == {OLD_ID: 2}
+    second = new_secret()
+    stored_store.rotate_notice_secret(endpoint.id, second, 60_000)
+    assert stored_store.count_secrets_by_key() == {OLD_ID: 3}
     with closing(Store.open(database_url, SecretKeys([NEW]))) as other:
         with pytest.raises(SecretUnreadable, match=endpoint.id):
             other.notice_endpoint(endpoint.id)
@@ -173,8 +175,8 @@ def test_secrets_of_notice_endpoints_are_encrypted_and_rotated(
             other.check()
     with closing(Store.open(database_url, SecretKeys([NEW, OLD]))) as rotating:
         assert rotating.reencrypt_secrets() == 2
-        assert rotating.count_secrets_by_key() == {NEW_ID: 2}
-        assert rotating.notice_endpoint(endpoint.id).secret == LONGEST
+        assert rotating.count_secrets_by_key() == {NEW_ID: 3}
+        assert rotating.notice_endpoint(endpoint.id).secrets_at(0) == (second, LONGEST)
         assert rotating.reencrypt_secrets() == 0
 
 
