@@ -3,10 +3,11 @@
 from fastapi import APIRouter
 
 from app.api.admission import CallerDependency
-from app.api.models.rules import SampleEventRequest, SampleMatchDocument
+from app.api.models.rules import SampleMatchDocument
 from app.api.openapi import errors
 from app.http.dependencies import ServicesDependency
 from app.http.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, NOT_FOUND
+from app.http.sample_events import SampleEventRequest
 from app.services.sample_events import match_sample
 from app.services.services import now_ms
 

@@ -19,6 +19,7 @@ from app.console.live_settled import count_settled
 from app.console.rendering import render_page
 from app.console.sessions import ViewerDependency
 from app.console.urls import deliveries_url, jobs_url
+from app.console.webhooks import read_webhook
 from app.domain.deliveries import DeliveryStatus
 from app.domain.model import ReplayFilter, WebhookStatus
 from app.http.dependencies import Cursor, ServicesDependency
@@ -74,9 +75,7 @@ async def deliveries_page(
     cursor: Cursor = None,
 ) -> Response:
     """List the deliveries of a webhook that match the filter in the query, or show its errors."""
-    webhook = await run_in_threadpool(
-        services.store.webhook, webhook_id, of_account=viewer.key.account_filter
-    )
+    webhook = await read_webhook(services, viewer, webhook_id)
     typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
     # Read before the deliveries: a resend that ends meanwhile is updated live.
     resending = await run_in_threadpool(services.store.pending_resends, webhook.id)

@@ -77,6 +77,12 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
         "Secrets not rotated: {} have been replaced since.",
         is_bad_news=True,
     ),
+    "rule-save": MessageTemplate(
+        "Rule saved. It takes effect within two seconds.", "{} rules saved."
+    ),
+    "rule-delete": MessageTemplate(
+        "Rule deleted. Events that it has matched are still delivered.", "{} rules deleted."
+    ),
     "webhook-delete": MessageTemplate("Webhook and secret deleted.", "{} webhooks deleted."),
 }
 """Messages by code."""

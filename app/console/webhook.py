@@ -1,6 +1,5 @@
 """The page of a webhook: its status, recent deliveries, missed events, rules, grants and jobs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -13,6 +12,7 @@ from app.console.delivery_plots import DeliveryPlots
 from app.console.job_rows import RowStyle, job_rows
 from app.console.plots import BarPlot, missed_plot
 from app.console.rendering import render_page, template_environment
+from app.console.rules import RuleRow, RuleTest, condition_texts, rule_rows
 from app.console.sessions import Viewer, ViewerDependency
 from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
 from app.console.urls import NEW_REPLAY, WEBHOOKS, jobs_url, page_url
@@ -26,18 +26,16 @@ from app.domain.live_backlog import LiveBacklog, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
-from app.domain.rules import Conditions, Rule, document_of
 from app.domain.tallies import DeliveryTally
 from app.domain.windows import format_time
 from app.http.dependencies import ServicesDependency
-from app.services.coverage import find_covered_names
 from app.services.services import Services, now_ms
 from app.store.pages import Page
 
 ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)
 
 RULES_SHOWN: Final = 20
-"""Of up to ten thousand. The API lists all."""
+"""Of up to ten thousand. The page of the rules lists all."""
 
 GRANTS_SHOWN: Final = 20
 """As of rules."""
@@ -79,20 +77,8 @@ class MissedEvents:
     plot: BarPlot
 
 
-class RuleRow(NamedTuple):
-    """A rule. Values of conditions are JSON, so that 42 and "42" differ.
-
-    `is_covered` is whether a grant of the account covers some event that it can match.
-    """
-
-    name: str
-    event_types: tuple[str, ...]
-    where: tuple[tuple[str, str], ...]
-    is_covered: bool
-
-
 class GrantRow(NamedTuple):
-    """A grant of the webhook's account, as `RuleRow` is a rule."""
+    """A grant of the webhook's account. Values of conditions are JSON, as in `RuleRow`."""
 
     name: str
     event_types: tuple[str, ...]
@@ -106,8 +92,8 @@ class _WebhookDetails:
     webhook: Webhook
     tallies: tuple[DeliveryTally, ...]
     missed: tuple[MissedHour, ...]
-    rules: Page[Rule]
-    covered: frozenset[str]
+    rules: list[RuleRow]
+    has_more_rules: bool
     grants: Page[Grant]
     replays: Page[Replay]
     active: Replay | None
@@ -164,10 +150,11 @@ async def render_webhook(
         ),
         missed=missed_events(webhook.id, details.missed, history_from_ms, present_ms),
         history_days=services.settings.history_days,
-        rules=[_rule_row(rule, details.covered) for rule in details.rules.items],
+        rules=details.rules,
         grants=[_grant_row(grant) for grant in details.grants.items],
         has_more_grants=details.grants.next_cursor is not None,
-        has_more_rules=details.rules.next_cursor is not None,
+        has_more_rules=details.has_more_rules,
+        rule_test=RuleTest(""),
         active=details.active,
         rows=job_rows(template_environment(request), details.replays.items, present_ms, ROW_STYLE),
         row_style=ROW_STYLE,
@@ -186,8 +173,8 @@ def _read_details(
         webhook,
         store.tallies(webhook.id, shown.span, shown.from_ms),
         store.missed_hours(webhook.id, history_from_ms),
-        rules,
-        frozenset(find_covered_names(services, webhook.id, rules.items)),
+        rule_rows(services, webhook.id, rules.items),
+        rules.next_cursor is not None,
         store.grants(webhook.account_id, limit=GRANTS_SHOWN),
         store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS_SHOWN),
         store.active_replays_of([webhook.id]).get(webhook.id),
@@ -207,19 +194,8 @@ def _authentication(webhook: Webhook) -> str | None:
     return None
 
 
-def _rule_row(rule: Rule, covered: frozenset[str]) -> RuleRow:
-    return RuleRow(rule.name, rule.event_types, _where(rule.where), rule.name in covered)
-
-
 def _grant_row(grant: Grant) -> GrantRow:
-    return GrantRow(grant.name, grant.event_types, _where(grant.where))
-
-
-def _where(conditions: Conditions) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (path, json.dumps(condition, ensure_ascii=False))
-        for path, condition in document_of(conditions).items()
-    )
+    return GrantRow(grant.name, grant.event_types, condition_texts(grant.where))
 
 
 def missed_events(

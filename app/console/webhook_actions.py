@@ -13,6 +13,7 @@ from app.console.rendering import render_page
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS
 from app.console.webhook import render_webhook
+from app.console.webhooks import read_webhook
 from app.domain.model import Webhook
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
@@ -78,7 +79,7 @@ async def edit_page(
     webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Show the form for URL, description and automatic recovery."""
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     typed = {
         "url": webhook.url,
         "description": webhook.description,
@@ -98,7 +99,7 @@ async def edit(
     form: ChangeForm,
 ) -> Response:
     """Change the URL or the description of a webhook."""
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     typed = {name: form[name] for name in EDIT_FIELDS}
     changed: dict[str, object] = dict(typed)
     url_before = form["urlBefore"] or webhook.url
@@ -134,7 +135,7 @@ async def disable_page(
     webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Show the form for the reason."""
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     return await _render_form(request, "webhook_disable.html", webhook, typed={"reason": ""})
 
 
@@ -147,7 +148,7 @@ async def disable(
     form: ChangeForm,
 ) -> Response:
     """Disable a webhook: nothing is sent until it is enabled again."""
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     reason = form["reason"]
     try:
         disabling = parse_body(Disabling, {"reason": reason} if reason else {})
@@ -174,7 +175,7 @@ async def rotation_page(
     The hidden secret makes the form idempotent. Otherwise a double click would rotate twice: the
     receiver's secret would become invalid, and the first new secret would never be shown.
     """
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     return await _render_rotation(request, webhook, None, chosen=str(GRACE_S))
 
 
@@ -187,7 +188,7 @@ async def rotate(
     form: ChangeForm,
 ) -> Response:
     """Rotate the secret of a webhook. Only this response shows the new one."""
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     secret, grace = form["secret"], form["gracePeriodSeconds"]
     given = {"secret": secret, "gracePeriodSeconds": int(grace) if _is_number(grace) else grace}
     if secret == webhook.previous_secret:
@@ -216,7 +217,7 @@ async def deletion_page(
     webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
     """Ask for confirmation, with the active replay that will be cancelled."""
-    webhook = await _read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(services, viewer, webhook_id)
     active = await run_in_threadpool(services.store.active_replays_of, [webhook.id])
     return await render_page(
         request, "webhook_delete.html", webhook=webhook, active=active.get(webhook.id)
@@ -285,12 +286,6 @@ async def _render_problem(
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
-
-
-async def _read_webhook(services: Services, viewer: Viewer, webhook_id: str) -> Webhook:
-    return await run_in_threadpool(
-        services.store.webhook, webhook_id, of_account=viewer.key.account_filter
-    )
 
 
 def _redirect_to_webhook(

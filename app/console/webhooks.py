@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.console.audit import log_change
 from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
 from app.console.rendering import render_page
-from app.console.sessions import EditorDependency, ViewerDependency
+from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS, page_url
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
@@ -187,3 +187,15 @@ def _webhook_request(form: Form) -> WebhookRequest:
         "accountId": form["accountId"] or None,
     }
     return parse_body(WebhookRequest, given)
+
+
+async def read_webhook(services: Services, viewer: Viewer, webhook_id: str) -> Webhook:
+    """Return a webhook that `viewer` may see.
+
+    Raises:
+        WebhookNotFound: no webhook of the viewer has this id.
+        StoreUnavailable.
+    """
+    return await run_in_threadpool(
+        services.store.webhook, webhook_id, of_account=viewer.key.account_filter
+    )

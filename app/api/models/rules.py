@@ -1,17 +1,15 @@
 """Bodies of the routes of rules."""
 
-import json
-from typing import Annotated, Any, Self
+from typing import Self
 
 from pydantic import Field
 
 from app.api.models.documents import Document
 from app.domain.rules import Rule, document_of
-from app.domain.windows import format_time
 from app.http.event_patterns import ConditionDocument
 from app.http.event_selections import SELECTION_EXAMPLE, EventSelection
-from app.http.request_bodies import RequestBody, Time, example
-from app.services.sample_events import SampleEvent, SampleMatch
+from app.http.request_bodies import example
+from app.services.sample_events import SampleMatch
 
 
 class RuleRequest(EventSelection):
@@ -51,29 +49,6 @@ class RuleDocument(Document):
             where=document_of(rule.where),
             covered_by_grant=is_covered,
         )
-
-
-class SampleEventRequest(RequestBody):
-    """An event as it is published, or as a receiver gets it; it is not published."""
-
-    model_config = example({"type": "follow.created", "data": {"userId": "42"}})
-
-    type: Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
-    data: dict[str, Any]
-    id: Annotated[str, Field(min_length=1, max_length=256)] = "evt_sample"
-    time_ms: Time | None = Field(None, alias="time", description="Default: now.")
-    account_id: str | None = Field(
-        None,
-        min_length=1,
-        max_length=256,
-        description="The account that the event is published for; without it, grants apply.",
-    )
-
-    def sample(self, now_ms: int) -> SampleEvent:
-        """The event to test, as of `now_ms`."""
-        time = format_time(now_ms if self.time_ms is None else self.time_ms)
-        content = {"id": self.id, "type": self.type, "time": time, "data": self.data}
-        return SampleEvent(self.type, json.dumps(content).encode(), self.account_id)
 
 
 class SampleMatchDocument(Document):

@@ -1,12 +1,15 @@
 """The life cycle of a webhook in the console."""
 
+import json
 import re
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.domain.accounts import Scope
+from app.domain.grants import Grant
 from app.domain.model import WebhookStatus
+from app.domain.rules import Rule
 from app.store.errors import WebhookNotFound
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium
@@ -80,6 +83,51 @@ def test_a_webhook_is_registered_tested_edited_and_deleted_without_javascript(
             scene.store.webhook(webhook_id)
 
 
+def test_a_rule_is_added_tested_changed_and_deleted_without_javascript(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("rules", Scope.DEVELOPER)
+    webhook = scene.webhook_of("rules", receiver)
+    scene.store.put_grant(Grant(webhook.account_id, "orders", ("order.*",)))
+    path = f"/console/webhooks/{webhook.id}"
+    with chromium.visitor(scene.origin, javascript=False) as visitor:
+        visitor.tolerate("status of 400")
+        page = visitor.page
+        sign_in(visitor, key, path)
+        page.get_by_role("link", name="Add rule").click()
+        page.get_by_label("Name").fill("large")
+        page.get_by_label("Event types").fill("order.* refund.*")
+        page.get_by_label("Conditions").fill('{"data.total": [{"numeric": [">", "100"]}]}')
+        page.get_by_role("button", name="Save rule").click()
+        expect(page.get_by_role("alert")).to_contain_text("where.data.total[0]")
+        page.get_by_label("Conditions").fill('{"data.total": [{"numeric": [">", 100]}]}')
+        page.get_by_role("button", name="Save rule").click()
+        expect(page.get_by_text("Rule saved.")).to_be_visible()
+        row = page.get_by_role("region", name="Event types by rule").get_by_role("row").nth(1)
+        expect(row).to_contain_text("yes")
+
+        visitor.go(path)
+        page.get_by_text("Test a sample event").click()
+        result = page.get_by_role("status", name="Result of the test")
+        for total, found in ((100, "none"), (101, "large")):
+            event = {"type": "order.paid", "data": {"total": total}}
+            page.get_by_label("Sample event").fill(json.dumps(event))
+            page.get_by_role("button", name="Test rules").click()
+            expect(result.get_by_role("definition").first).to_have_text(found)
+        expect(row).to_contain_text("matches")
+        assert len(page.content()) < 100_000
+        assert not receiver.webhooks
+
+        result.get_by_role("link", name="large").click()
+        page.get_by_label("Conditions").fill("")
+        page.get_by_role("button", name="Save rule").click()
+        expect(row).not_to_contain_text("data.total")
+        page.get_by_role("link", name="large").click()
+        page.get_by_role("link", name="Delete").click()
+        page.get_by_role("button", name="Delete rule").click()
+        expect(page.get_by_text("No rules")).to_be_visible()
+
+
 def test_forms_of_a_webhook_are_accessible(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
@@ -88,9 +136,34 @@ def test_forms_of_a_webhook_are_accessible(
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, key, "/console/webhooks/new")
         assert_usable(visitor.page)
-        for form in ("edit", "rotate", "disable", "delete"):
+        scene.store.put_rule(Rule(webhook.id, "vip", ("dm.*",), (("data.userId", "42"),)))
+        forms = ("edit", "rotate", "disable", "delete", "rules", "new-rule", "rules/vip/delete")
+        for form in forms:
             visitor.go(f"/console/webhooks/{webhook.id}/{form}")
             assert_usable(visitor.page)
+
+
+def test_the_editor_of_a_rule_and_the_result_of_a_test_are_accessible(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
+) -> None:
+    key = scene.key("rule-forms", Scope.DEVELOPER)
+    webhook = scene.webhook_of("rule-forms", receiver)
+    scene.store.put_rule(Rule(webhook.id, "vip", ("dm.*",)))
+    path = f"/console/webhooks/{webhook.id}/rules"
+    with chromium.visitor(scene.origin) as visitor:
+        visitor.tolerate("status of 400")
+        page = visitor.page
+        sign_in(visitor, key, f"{path}/vip")
+        page.get_by_label("Conditions").fill('{"data.userId": [{"prefx": "4"}]}')
+        page.get_by_role("button", name="Save rule").click()
+        expect(page.get_by_role("alert")).to_contain_text("where.data.userId[0]")
+        assert_usable(page)
+        visitor.go(path)
+        page.get_by_text("Test a sample event").click()
+        page.get_by_label("Sample event").fill('{"type": "dm.sent", "data": {}}')
+        page.get_by_role("button", name="Test rules").click()
+        expect(page.get_by_role("status", name="Result of the test")).to_contain_text("vip")
+        assert_usable(page)
 
 
 def test_an_invalid_url_is_shown_at_its_field(chromium: Chromium, scene: ConsoleScene) -> None:

@@ -299,7 +299,7 @@ async def test_rules_are_listed_with_values_as_json(
     store.put_rule(Rule(webhook.id, "zip", ("*",)))
     monkeypatch.setattr(webhook_pages, "RULES_SHOWN", 1)
     page = await developers_client.page(page_of(webhook))
-    assert "lists all rules" in page.main
+    assert page.one(f".//main//a[@href='{page_of(webhook)}/rules']").text == "All rules"
 
 
 async def test_the_page_shows_grants_and_rules_that_none_covers(

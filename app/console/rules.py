@@ -1,0 +1,331 @@
+"""The rules of a webhook: the list, the editor, and the test of a sample event."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import APIRouter, Request
+from pydantic import Field, Json
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from app.console.audit import log_change
+from app.console.flash_messages import flash_query
+from app.console.forms import (
+    REJECTIONS,
+    ChangeForm,
+    Form,
+    FormRejection,
+    form_rejection,
+    parse_body,
+)
+from app.console.rendering import render_page
+from app.console.sessions import EditorDependency, Viewer, ViewerDependency
+from app.console.urls import WEBHOOKS, page_url
+from app.console.webhooks import read_webhook
+from app.domain.model import Webhook
+from app.domain.rules import RULE_NAME, Conditions, Rule, document_of
+from app.http.dependencies import Cursor, ServicesDependency
+from app.http.event_patterns import Where
+from app.http.event_selections import EventSelection
+from app.http.problems import Problem
+from app.http.request_bodies import RequestBody
+from app.http.sample_events import SampleEventRequest
+from app.services.coverage import find_covered_names
+from app.services.errors import FieldError, InvalidRequest
+from app.services.sample_events import SampleMatch, match_sample
+from app.services.services import Services, now_ms
+from app.store.errors import RuleNotFound
+from app.store.pages import Page
+
+ROWS: Final = 50
+
+FIELDS: Final = ("name", "eventTypes", "where")
+
+MATCHES_SHOWN: Final = 50
+"""Of the names of matching rules, up to ten thousand."""
+
+router = APIRouter(prefix="/webhooks/{webhook_id}")
+
+
+class RuleRow(NamedTuple):
+    """A rule. Values of conditions are JSON, so that 42 and "42" differ.
+
+    `is_covered` is whether a grant of the account covers some event that it can match.
+    """
+
+    name: str
+    event_types: tuple[str, ...]
+    where: tuple[tuple[str, str], ...]
+    is_covered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """The test of a sample event: the text of the form, and its result or its errors."""
+
+    event: str
+    match: SampleMatch | None = None
+    rejection: FormRejection | None = None
+
+
+class _TypedRule(EventSelection):
+    """A rule as typed into the form."""
+
+    name: Annotated[str, Field(pattern=RULE_NAME)]
+    where: Json[Where]
+
+
+class _TypedEvent(RequestBody):
+    """A sample event as typed into the form."""
+
+    event: Json[SampleEventRequest]
+
+
+@router.get("/rules")
+async def rules_page(
+    webhook_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    cursor: Cursor = None,
+) -> Response:
+    """Show the rules of a webhook, by name."""
+    return await _render_rules(request, services, viewer, webhook_id, RuleTest(""), cursor)
+
+
+@router.post("/rule-matches", operation_id="matchRules")
+async def match_rules(
+    webhook_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Show which rules a sample event matches. Nothing is published or sent."""
+    text, status = form["event"], 200
+    try:
+        await read_webhook(services, viewer, webhook_id)
+        sample = parse_body(_TypedEvent, {"event": text}).event.sample(now_ms())
+        match = await run_in_threadpool(match_sample, services, viewer.key, webhook_id, sample)
+        test = RuleTest(text, match)
+    except Problem as problem:
+        test = RuleTest(text, rejection=form_rejection(problem, ("event",)))
+        status = problem.kind.status
+    log_change(request, viewer.key, "matchRules", webhook_id, status)
+    return await _render_rules(request, services, viewer, webhook_id, test, status=status)
+
+
+@router.get("/new-rule")
+async def new_rule_page(
+    webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
+) -> Response:
+    """Show the empty form."""
+    webhook = await read_webhook(services, viewer, webhook_id)
+    return await _render_form(request, webhook, None, dict.fromkeys(FIELDS, ""))
+
+
+@router.post("/new-rule", operation_id="putRule")
+async def add_rule(
+    webhook_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Add a rule."""
+    return await _save(request, services, viewer, webhook_id, form, None)
+
+
+@router.get("/rules/{name}")
+async def rule_page(
+    webhook_id: str,
+    name: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: EditorDependency,
+) -> Response:
+    """Show the form with a rule."""
+    webhook = await read_webhook(services, viewer, webhook_id)
+    rule = await _read_rule(services, viewer, webhook_id, name)
+    typed = {
+        "name": name,
+        "eventTypes": "\n".join(rule.event_types),
+        "where": json.dumps(document_of(rule.where), ensure_ascii=False, indent=2)
+        if rule.where
+        else "",
+    }
+    return await _render_form(request, webhook, name, typed)
+
+
+@router.post("/rules/{name}", operation_id="putRule")
+async def change_rule(
+    webhook_id: str,
+    name: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Change a rule."""
+    await _read_rule(services, viewer, webhook_id, name)
+    return await _save(request, services, viewer, webhook_id, form, name)
+
+
+@router.get("/rules/{name}/delete")
+async def deletion_page(
+    webhook_id: str,
+    name: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: EditorDependency,
+) -> Response:
+    """Ask for confirmation."""
+    webhook = await read_webhook(services, viewer, webhook_id)
+    rule = await _read_rule(services, viewer, webhook_id, name)
+    return await render_page(request, "rule_delete.html", webhook=webhook, rule=rule)
+
+
+@router.post("/rules/{name}/delete", operation_id="deleteRule")
+async def delete_rule(
+    webhook_id: str,
+    name: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    _form: ChangeForm,
+) -> Response:
+    """Delete a rule."""
+    await run_in_threadpool(
+        services.store.delete_rule, webhook_id, name, of_account=viewer.key.account_filter
+    )
+    return _redirect_to_rules(request, viewer, "deleteRule", (webhook_id, name), "rule-delete")
+
+
+async def _save(
+    request: Request,
+    services: Services,
+    viewer: Viewer,
+    webhook_id: str,
+    form: Form,
+    name: str | None,
+) -> Response:
+    """Store the rule of a form: a new one if `name` is None."""
+    webhook = await read_webhook(services, viewer, webhook_id)
+    typed = {each: form[each] for each in FIELDS} | ({} if name is None else {"name": name})
+    given = typed | {"eventTypes": typed["eventTypes"].split(), "where": typed["where"] or "{}"}
+    try:
+        body = parse_body(_TypedRule, given)
+        rule = Rule(webhook.id, body.name, tuple(body.event_types), body.conditions)
+        await run_in_threadpool(_store_rule, services, viewer, rule, is_new=name is None)
+    except REJECTIONS as error:
+        rejection = form_rejection(error, FIELDS)
+        # The name of a new rule may be invalid.
+        target = webhook_id if name is None else f"{webhook_id}/{name}"
+        log_change(request, viewer.key, "putRule", target, rejection.status)
+        return await _render_form(request, webhook, name, typed, rejection)
+    return _redirect_to_rules(request, viewer, "putRule", (webhook_id, rule.name), "rule-save")
+
+
+def _store_rule(services: Services, viewer: Viewer, rule: Rule, *, is_new: bool) -> None:
+    """Store a rule. Blocks.
+
+    Raises:
+        InvalidRequest: `is_new`, and the webhook has a rule of this name.
+        TooManyRules.
+        StoreUnavailable.
+    """
+    store, of_account = services.store, viewer.key.account_filter
+    if is_new:
+        with suppress(RuleNotFound):
+            store.rule(rule.webhook_id, rule.name, of_account=of_account)
+            allowed = "a name that no other rule of the webhook has"
+            raise InvalidRequest(fields=[FieldError("name", rule.name, allowed)])
+    store.put_rule(rule, of_account=of_account)
+
+
+async def _render_rules(
+    request: Request,
+    services: Services,
+    viewer: Viewer,
+    webhook_id: str,
+    test: RuleTest,
+    cursor: str | None = None,
+    status: int = 200,
+) -> Response:
+    webhook = await read_webhook(services, viewer, webhook_id)
+    page, rows = await run_in_threadpool(_read_rules, services, webhook_id, cursor)
+    url = f"{WEBHOOKS}/{webhook_id}/rules"
+    return await render_page(
+        request,
+        "rules.html",
+        status,
+        webhook=webhook,
+        rules=rows,
+        next_url=page.next_cursor and page_url(url, {"cursor": page.next_cursor}),
+        is_later_page=cursor is not None,
+        rule_test=test,
+        matches_shown=MATCHES_SHOWN,
+    )
+
+
+def _read_rules(
+    services: Services, webhook_id: str, cursor: str | None
+) -> tuple[Page[Rule], list[RuleRow]]:
+    page = services.store.rules(webhook_id, cursor, ROWS)
+    return page, rule_rows(services, webhook_id, page.items)
+
+
+def rule_rows(services: Services, webhook_id: str, rules: Sequence[Rule]) -> list[RuleRow]:
+    """Return the rows of a webhook's rules. Blocks.
+
+    Raises:
+        The errors of `find_covered_names`.
+    """
+    covered = find_covered_names(services, webhook_id, rules)
+    return [
+        RuleRow(rule.name, rule.event_types, condition_texts(rule.where), rule.name in covered)
+        for rule in rules
+    ]
+
+
+def condition_texts(where: Conditions) -> tuple[tuple[str, str], ...]:
+    """Return the paths of conditions, each with its value or pattern as JSON."""
+    return tuple(
+        (path, json.dumps(condition, ensure_ascii=False))
+        for path, condition in document_of(where).items()
+    )
+
+
+async def _render_form(
+    request: Request,
+    webhook: Webhook,
+    name: str | None,
+    typed: Mapping[str, str],
+    rejection: FormRejection | None = None,
+) -> Response:
+    status = 200 if rejection is None else rejection.status
+    return await render_page(
+        request,
+        "rule_edit.html",
+        status,
+        webhook=webhook,
+        name=name,
+        typed=typed,
+        rejection=rejection,
+    )
+
+
+async def _read_rule(services: Services, viewer: Viewer, webhook_id: str, name: str) -> Rule:
+    return await run_in_threadpool(
+        services.store.rule, webhook_id, name, of_account=viewer.key.account_filter
+    )
+
+
+def _redirect_to_rules(
+    request: Request, viewer: Viewer, action: str, rule: tuple[str, str], code: str
+) -> Response:
+    log_change(request, viewer.key, action, "/".join(rule), 303)
+    return RedirectResponse(f"{WEBHOOKS}/{rule[0]}/rules?{flash_query(code)}", 303)
