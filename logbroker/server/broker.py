@@ -183,7 +183,7 @@ class Broker:
             self._validation_pool,
             self._handle_resumed_request,
         )
-        self._fetch = FetchHandler(loop, partitions, self._access, self._counters)
+        self._fetch = FetchHandler(loop, partitions, self._access, self._counters, self._read_pool)
         files = FileDeletion(loop, self._disk_pool)
         self._leadership = PartitionLeadership(
             config,

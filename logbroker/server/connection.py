@@ -28,6 +28,9 @@ log = logging.getLogger("logbroker.connection")
 SEND_BYTES_PER_TURN: Final = 4 * 2**20
 """One connection sends at most this much before the loop serves others."""
 
+SEND_BYTES_MIN: Final = 16 * 1024
+"""What a smaller send counts as: many small spans take as long as a few large ones."""
+
 SPAN_CHUNK_BYTES: Final = 1024 * 1024
 """The maximum of one `sendfile`, and of one read of uncached data."""
 
@@ -345,7 +348,7 @@ class Connection:
             sent = self._send_span(head) if isinstance(head, FileSpan) else self._send_bytes()
             if sent < 0:
                 return True
-            share -= sent
+            share -= max(sent, SEND_BYTES_MIN)
             self.last_active_s = self._loop.now_s
         return False
 

@@ -60,6 +60,9 @@ REQUESTS_PER_TURN: Final = 16
 """The maximum of requests other than Produce that one connection gets handled per turn: one read
 may contain hundreds, and some take milliseconds each."""
 
+REQUEST_BYTES: Final = 512
+"""A larger request, such as a Fetch of many partitions, counts as several of these."""
+
 
 class RequestHandlers(NamedTuple):
     """The handlers of all APIs but Produce and Fetch.
@@ -186,12 +189,14 @@ class RequestDispatcher:
                     break
                 continue
             self._produce.end_run()
-            if handled == REQUESTS_PER_TURN:
+            if handled >= REQUESTS_PER_TURN:
                 connection.postpone_frames(start)
                 break
-            handled += 1
+            handled += 1 + (end - start) // REQUEST_BYTES
             if api_key == FETCH_KEY:
-                self._fetch.handle(connection, view, start, end)
+                if self._fetch.handle(connection, view, start, end):
+                    connection.hold_frames(end + SIZE_BYTES)
+                    break
             elif end - start > LARGE_BYTES and api_key != ApiKey.API_VERSIONS:
                 connection.hold_frames(end + SIZE_BYTES)
                 self._handle_large(connection, view[start:end])

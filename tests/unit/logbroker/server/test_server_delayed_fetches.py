@@ -89,6 +89,7 @@ def test_a_fetch_of_many_partitions_is_read_again_after_a_pause(
     assert delayed.next_read.call is not None
     delayed.next_read_s = -math.inf
     delayed.next_read.call()
+    turn_until(broker, consumer.is_readable)
     answer = consumer.receive(FetchResponse, FETCH_VERSION)[1]
     assert len(answer.responses[0].partitions[0].records) == 3 * len(BATCH)
     assert not waiting(broker)
