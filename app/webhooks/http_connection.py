@@ -8,7 +8,7 @@ beginning of a non-2xx body, and a body that the caller asked for. Nothing is de
 import asyncio
 import os
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import httptools
 
@@ -94,8 +94,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Transports of uvloop are no subclass.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Parse more of the response, within the limits."""
