@@ -189,6 +189,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "percent": percent,
     "moment": moment,
     "iso": format_time,
+    "field_time": format_field_time,
     "input_type": input_type,
     "time": time_tag,
     "time_part": time_part_tag,

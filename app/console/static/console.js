@@ -174,6 +174,96 @@ function enableCopying() {
   }
 }
 
+// Selects hours on a plot into the times of a form, which are UTC: by dragging, or by the first and the
+// last hour, with taps or with the arrow keys and Enter.
+function enableWindowPicker() {
+  const HOUR = 3600 * SECOND;
+  const form = document.querySelector("form[data-plot]");
+  if (!form) return;
+  const { from, to } = form.elements;
+  const [start, end, present] = ["start", "end", "present"].map((name) => Number(form.dataset[name]));
+  const hours = (end - start) / HOUR;
+  const svg = document.getElementById(`${form.dataset.plot}-title`).closest("svg");
+  const picker = document.createElement("div");
+  const [selected, hourMark] = [document.createElement("div"), document.createElement("div")];
+  picker.className = "picker";
+  picker.tabIndex = 0;
+  for (const [name, value] of Object.entries({ label: "Hour", valuemin: 1, valuemax: hours })) picker.setAttribute(`aria-${name}`, value);
+  picker.setAttribute("role", "slider");
+  selected.className = "selected";
+  hourMark.className = "hour";
+  picker.append(selected, hourMark);
+  let hour = hours - 1;
+  let first = null; // the first of two hours, while the second is to be chosen
+  let pressed = null; // the hour under a pressed pointer
+  let isDragging = false;
+
+  const isoOf = (time) => new Date(time).toISOString();
+  const place = (mark, startMs, endMs) => {
+    const [left, right] = [startMs, endMs].map((time) => Math.min(Math.max((time - start) / (end - start), 0), 1) * 100);
+    mark.style.left = `${left}%`;
+    mark.style.width = `${Math.max(right - left, 0)}%`;
+  };
+  const showSelected = () => place(selected, Date.parse(`${from.value}Z`) || 0, Date.parse(`${to.value}Z`) || 0);
+  const moveTo = (next) => {
+    hour = Math.min(Math.max(next, 0), hours - 1);
+    const at = start + hour * HOUR;
+    const bar = svg.querySelector(`title[data-time^="${isoOf(at).slice(0, 19)}"]`);
+    const words = bar?.textContent ?? `${formatTime(at).slice(5, 16)}: none missed`;
+    picker.title = words;
+    picker.setAttribute("aria-valuenow", hour + 1);
+    picker.setAttribute("aria-valuetext", words);
+    place(hourMark, at, at + HOUR);
+  };
+  const select = (one, other) => {
+    from.value = isoOf(start + Math.min(one, other) * HOUR).slice(0, 19);
+    to.value = isoOf(Math.min(start + (Math.max(one, other) + 1) * HOUR, present)).slice(0, 19);
+    showSelected();
+  };
+  const choose = () => {
+    select(first ?? hour, hour);
+    first = first === null ? hour : null;
+    form.querySelector("output").textContent = first === null ? "Window selected." : "Choose the last hour.";
+  };
+
+  const hourAt = (event) => {
+    const box = picker.getBoundingClientRect();
+    return Math.floor((event.clientX - box.left) / box.width * hours);
+  };
+  picker.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    picker.setPointerCapture(event.pointerId);
+    moveTo(hourAt(event));
+    pressed = hour;
+    isDragging = false;
+  });
+  picker.addEventListener("pointermove", (event) => {
+    moveTo(hourAt(event));
+    if (pressed === null) return;
+    isDragging ||= hour !== pressed;
+    if (isDragging) select(pressed, hour);
+  });
+  picker.addEventListener("pointerup", () => {
+    if (pressed === null) return;
+    if (isDragging) first = pressed;
+    choose();
+    pressed = null;
+  });
+  picker.addEventListener("pointercancel", () => { pressed = null; });
+  const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageDown: -24, PageUp: 24, Home: -hours, End: hours };
+  picker.addEventListener("keydown", (event) => {
+    if (event.key in STEPS) moveTo(hour + STEPS[event.key]);
+    else if (event.key === "Enter" || event.key === " ") choose();
+    else return;
+    event.preventDefault();
+  });
+  for (const field of [from, to]) field.addEventListener("input", showSelected);
+  form.querySelector("output").hidden = false;
+  moveTo(hour);
+  showSelected();
+  svg.after(picker);
+}
+
 // Shortcuts of single keys can be turned off: they disturb people who dictate (WCAG 2.1.4).
 const shortcuts = document.getElementById("shortcuts");
 const PAGES = { d: "deliveries", o: "overview", j: "jobs", w: "webhooks", l: "log" };
@@ -225,6 +315,7 @@ if (stale) {
   });
   if (!document.hidden) connect();
   enableCopying();
+  enableWindowPicker();
   enableZones();
   enableShortcuts();
 }

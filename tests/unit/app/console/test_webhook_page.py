@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from app.console import webhook as webhook_pages
+from app.console.formats import format_field_time
 from app.domain.endpoint_options import (
     BasicAuthentication,
     BearerAuthentication,
@@ -242,6 +243,17 @@ async def test_missed_hours_have_links_to_replays_of_them(
             "only": ["failed"],
         }
     assert "5 events would be sent again" in page.main
+    form = page.one(".//form[@aria-label='Window to replay']")
+    assert (form.get("method"), form.get("action")) == (None, "/console/replays/new")
+    fields = page.fields(".//form[@aria-label='Window to replay']")
+    assert fields == {
+        "webhookId": webhook.id,
+        "only": "failed",
+        "from": format_field_time(first),
+        "to": format_field_time(third + HOUR_MS),
+    }
+    hours = (int(form.get("data-end", "")) - int(form.get("data-start", ""))) / HOUR_MS
+    assert hours == 5 * 24 + 1
     (words,) = page.texts(".//desc[@id='missed-plot-words']")
     assert "5 in hours that were replayed since, 635 in hours that were not." in words
 
@@ -267,6 +279,8 @@ async def test_replayed_hours_have_no_links(
     assert "all have been replayed since" in page.main
     assert not page.all(".//a[@class='button primary']")
     assert not page.all(f"{MISSED_ROWS}//a")
+    fields = page.fields(".//form[@aria-label='Window to replay']")
+    assert (fields["from"], fields["to"]) == ("", "")
 
 
 async def test_the_page_shows_what_blocks_a_replay(
