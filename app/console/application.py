@@ -27,6 +27,8 @@ from app.console import (
     log,
     messages,
     new_replay,
+    notice_endpoint,
+    notice_endpoints,
     overview,
     rules,
     sign_in,
@@ -66,6 +68,9 @@ PAGES: Final = (
     webhook,
     webhook_actions,
     rules,
+    # Before the page of an endpoint, whose path matches that of the form for a new one.
+    notice_endpoints,
+    notice_endpoint,
     log,
     messages,
     live_stream,

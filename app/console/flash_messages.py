@@ -84,6 +84,14 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
         "Rule deleted. Events that it has matched are still delivered.", "{} rules deleted."
     ),
     "webhook-delete": MessageTemplate("Webhook and secret deleted.", "{} webhooks deleted."),
+    "endpoint-enable": MessageTemplate(
+        "Receiver verified: the endpoint is ENABLED.", "{} endpoints are ENABLED."
+    ),
+    "endpoint-disable": MessageTemplate(
+        "Endpoint disabled; pending notices deleted.", "{} endpoints disabled."
+    ),
+    "endpoint-change": MessageTemplate("Endpoint updated.", "{} endpoints updated."),
+    "endpoint-delete": MessageTemplate("Endpoint and secret deleted.", "{} endpoints deleted."),
 }
 """Messages by code."""
 

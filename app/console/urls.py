@@ -15,6 +15,7 @@ from app.services.errors import FieldError
 JOBS: Final = "/console/jobs"
 NEW_REPLAY: Final = "/console/replays/new"
 WEBHOOKS: Final = "/console/webhooks"
+NOTICE_ENDPOINTS: Final = "/console/notice-endpoints"
 DELIVERIES: Final = "/console/deliveries"
 OVERVIEW: Final = "/console/overview"
 EVENTS: Final = "/console/events"

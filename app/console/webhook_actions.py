@@ -8,7 +8,14 @@ from starlette.responses import RedirectResponse, Response
 
 from app.console.audit import log_change
 from app.console.flash_messages import flash_query
-from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
+from app.console.forms import (
+    REJECTIONS,
+    ChangeForm,
+    Form,
+    FormRejection,
+    form_rejection,
+    parse_body,
+)
 from app.console.rendering import render_page
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS
@@ -189,13 +196,12 @@ async def rotate(
 ) -> Response:
     """Rotate the secret of a webhook. Only this response shows the new one."""
     webhook = await read_webhook(services, viewer, webhook_id)
-    secret, grace = form["secret"], form["gracePeriodSeconds"]
-    given = {"secret": secret, "gracePeriodSeconds": int(grace) if _is_number(grace) else grace}
+    secret = form["secret"]
     if secret == webhook.previous_secret:
         return RedirectResponse(f"{WEBHOOKS}/{webhook_id}?{flash_query('webhook-rotated')}", 303)
     if secret != webhook.secret:
         try:
-            rotation = parse_body(Rotation, given)
+            rotation = parse_rotation(form)
             webhook = await run_in_threadpool(
                 webhooks.rotate_secret,
                 services,
@@ -207,7 +213,8 @@ async def rotate(
         except (Problem, InvalidRequest) as error:
             rejection = form_rejection(error, ("gracePeriodSeconds",))
             log_change(request, viewer.key, "rotateSecret", webhook_id, rejection.status)
-            return await _render_rotation(request, webhook, rejection, chosen=grace)
+            chosen = form["gracePeriodSeconds"]
+            return await _render_rotation(request, webhook, rejection, chosen=chosen)
         log_change(request, viewer.key, "rotateSecret", webhook_id, 200)
     return await render_page(request, "webhook_secret.html", webhook=webhook, is_new=False)
 
@@ -282,6 +289,17 @@ async def _render_problem(
     log_change(request, viewer.key, action, webhook_id, status)
     error = f"{problem.kind.title}: {problem.detail}"
     return await render_webhook(request, services, viewer, webhook_id, status, error=error)
+
+
+def parse_rotation(form: Form) -> Rotation:
+    """Return the new secret and the grace period of a form.
+
+    Raises:
+        Problem: a value is invalid.
+    """
+    grace = form["gracePeriodSeconds"]
+    seconds = int(grace) if _is_number(grace) else grace
+    return parse_body(Rotation, {"secret": form["secret"], "gracePeriodSeconds": seconds})
 
 
 def _is_number(text: str) -> bool:

@@ -143,6 +143,8 @@ def operator_page(chromium: Chromium, scene: ConsoleScene) -> Iterator[Page]:
         "/console/jobs?did={}",
         "/console/jobs/{}",
         "/console/webhooks/{}",
+        "/console/notice-endpoints/{}",
+        "/console/notice-endpoints?accountId={}",
         "/console/deliveries/{}",
         "/console/replays/new?webhookId={}&from={}",
         "/console/log?containing={}",

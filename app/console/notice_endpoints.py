@@ -1,0 +1,112 @@
+"""The list of notice endpoints, and the registration of a new one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from app.console.audit import log_change
+from app.console.forms import (
+    REJECTIONS,
+    ChangeForm,
+    Form,
+    FormRejection,
+    form_rejection,
+    parse_body,
+)
+from app.console.rendering import render_page
+from app.console.sessions import EditorDependency, ViewerDependency
+from app.console.urls import NOTICE_ENDPOINTS, page_url
+from app.domain.account_notices import NoticeEndpoint, NoticeType
+from app.http.dependencies import AccountId, Cursor, ServicesDependency
+from app.http.notice_endpoints import NoticeEndpointRequest
+from app.services.authentication import select_account
+from app.services.notice_endpoints import register_notice_endpoint
+
+ROWS: Final = 50
+
+FIELDS: Final = ("url", "description", "eventTypes")
+"""The fields of the forms. Operators who register an endpoint also have `accountId`."""
+
+router = APIRouter(prefix="/notice-endpoints")
+
+
+@router.get("")
+async def endpoints_page(
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    account_id: AccountId = None,
+    cursor: Cursor = None,
+) -> Response:
+    """List notice endpoints, latest first."""
+    of_account = select_account(viewer.key, account_id or None)
+    page = await run_in_threadpool(
+        services.store.notice_endpoints, cursor or None, ROWS, of_account=of_account
+    )
+    filtered = {"accountId": account_id or None}
+    older = filtered | {"cursor": page.next_cursor}
+    return await render_page(
+        request,
+        "notice_endpoints.html",
+        endpoints=page.items,
+        account_id=account_id,
+        older=page.next_cursor and page_url(NOTICE_ENDPOINTS, older),
+        newest=page_url(NOTICE_ENDPOINTS, filtered) if cursor else None,
+    )
+
+
+@router.get("/new")
+async def registration_page(request: Request, _viewer: EditorDependency) -> Response:
+    """Show the registration form."""
+    return await render_form(request, None, Form({}), ())
+
+
+@router.post("", operation_id="createNoticeEndpoint")
+async def register(
+    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
+) -> Response:
+    """Register a notice endpoint. Only this response shows its secret."""
+    chosen = form.all("eventTypes")
+    try:
+        given: dict[str, object] = {
+            "url": form["url"],
+            "description": form["description"],
+            "eventTypes": chosen or None,
+            "accountId": form["accountId"] or None,
+        }
+        registration = parse_body(NoticeEndpointRequest, given).registration()
+        endpoint = await register_notice_endpoint(services, viewer.key, registration)
+    except REJECTIONS as error:
+        # Without a field for the account, its errors are shown above the form.
+        fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS
+        rejection = form_rejection(error, fields)
+        log_change(request, viewer.key, "createNoticeEndpoint", None, rejection.status)
+        return await render_form(request, None, form, chosen, rejection)
+    log_change(request, viewer.key, "createNoticeEndpoint", endpoint.id, 200)
+    return await render_page(request, "notice_endpoint_secret.html", endpoint=endpoint, is_new=True)
+
+
+async def render_form(
+    request: Request,
+    endpoint: NoticeEndpoint | None,
+    typed: Form | dict[str, str],
+    chosen: Sequence[str],
+    rejection: FormRejection | None = None,
+    url_before: str = "",
+) -> Response:
+    """Return the form for a new endpoint, or to edit one, with typed values and chosen types."""
+    return await render_page(
+        request,
+        "notice_endpoint_form.html",
+        200 if rejection is None else rejection.status,
+        endpoint=endpoint,
+        typed={name: typed[name] for name in ("url", "description")}
+        | {"accountId": "" if endpoint else typed["accountId"]},
+        chosen=chosen,
+        notice_types=tuple(NoticeType),
+        rejection=rejection,
+        url_before=url_before,
+    )
