@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ _EVENT_WITH_MEMBERS: Final = re.compile(r"(?P<event>[^%]+?)(?P<members>( \w+=%[a
 """A message that ends with named values: `write failed partition=%s reason=%s`."""
 
 
+REPETITIONS_MAX: Final = 100
+REPETITION_PERIOD_S: Final = 60.0
+"""At most so many lines of one message are written per period, where clients cause them."""
+
+
 def configure_logging(form: str = "json", *, root_level: int = logging.WARNING) -> None:
     """Write log lines to standard error, in one of `FORMATS`.
 
@@ -35,6 +41,43 @@ def configure_logging(form: str = "json", *, root_level: int = logging.WARNING) 
     logging.basicConfig(level=root_level, handlers=[handler], force=True)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
+
+
+def limit_repetitions(*loggers: str) -> None:
+    """Limit the lines of each message of these loggers, so that clients cannot fill a disk."""
+    for name in loggers:
+        logging.getLogger(name).addFilter(RepetitionLimit())
+
+
+class RepetitionLimit(logging.Filter):
+    """Passes the first lines of each message in a period, and counts the others.
+
+    The first line after the period has the count, as `suppressed=N`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._periods: dict[str, _Period] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is written."""
+        message = str(record.msg)
+        period = self._periods.get(message)
+        # The clock may be set back.
+        if period is None or not 0 <= record.created - period.began_s < REPETITION_PERIOD_S:
+            suppressed = 0 if period is None else period.lines - REPETITIONS_MAX
+            period = self._periods[message] = _Period(record.created)
+            if suppressed > 0 and isinstance(record.args, tuple):
+                record.msg = f"{message} suppressed=%d"
+                record.args = (*record.args, suppressed)
+        period.lines += 1
+        return period.lines <= REPETITIONS_MAX
+
+
+@dataclass(slots=True)
+class _Period:
+    began_s: float
+    lines: int = 0
 
 
 class JsonLines(logging.Formatter):

@@ -15,6 +15,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
+from logbroker.json_log import REPETITIONS_MAX
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.raw_connection import (
     ACKS_ALL,
@@ -254,6 +255,19 @@ def test_one_connection_above_the_limit_is_closed_at_once(tmp_path: Path, limit:
         until(lambda: answers(address), "there is room again")
         for connection in open_ones:
             connection.socket.close()
+
+
+def test_rejected_connections_do_not_fill_the_disk_with_log_lines(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "log", "--connections-max", "1") as broker:
+        address = broker.serve().bootstrap_servers
+        with RawConnection(address) as open_one:
+            assert works(open_one)
+            for _ in range(3 * REPETITIONS_MAX):
+                with RawConnection(address) as refused:
+                    refused.until_closed()
+            assert works(open_one)
+    # They may have taken parts of two periods.
+    assert broker.output.count("rejected peer=") <= 2 * REPETITIONS_MAX
 
 
 def answers(address: str) -> bool:

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from logbroker.json_log import JsonLines, reason_in
+from logbroker.json_log import (
+    REPETITION_PERIOD_S,
+    REPETITIONS_MAX,
+    JsonLines,
+    RepetitionLimit,
+    reason_in,
+)
 
 
 def fields_of(message: str, *args: object, **extra: Any) -> dict[str, Any]:
@@ -76,3 +82,33 @@ def test_extra_values_become_members_and_replace_no_standard_field() -> None:
 )
 def test_the_reason_of_a_line_is_found(line: str, reason: str) -> None:
     assert reason_in(line) == reason
+
+
+def rejected(seconds: float, peer: str = "10.0.0.1") -> logging.LogRecord:
+    message = "rejected peer=%s"
+    record = logging.LogRecord("logbroker", logging.WARNING, "", 0, message, (peer,), None)
+    record.created = 1_795_248_000 + seconds
+    return record
+
+
+def test_further_lines_of_a_message_are_suppressed_and_counted() -> None:
+    limit = RepetitionLimit()
+    passed = [limit.filter(rejected(number * 0.01, f"10.0.0.{number}")) for number in range(150)]
+    assert passed == [True] * REPETITIONS_MAX + [False] * (150 - REPETITIONS_MAX)
+    other = logging.LogRecord("logbroker", logging.WARNING, "", 0, "closed", (), None)
+    other.created = rejected(0).created
+    assert limit.filter(other)
+    later = rejected(REPETITION_PERIOD_S)
+    assert limit.filter(later)
+    assert json.loads(JsonLines().format(later))["suppressed"] == 150 - REPETITIONS_MAX
+    last = rejected(REPETITION_PERIOD_S + 1)
+    assert limit.filter(last)
+    assert last.getMessage() == "rejected peer=10.0.0.1"
+
+
+def test_lines_are_written_again_after_the_clock_was_set_back() -> None:
+    limit = RepetitionLimit()
+    for _ in range(REPETITIONS_MAX):
+        assert limit.filter(rejected(0))
+    assert not limit.filter(rejected(1))
+    assert limit.filter(rejected(-3600))
