@@ -28,6 +28,7 @@ class ConsoleClient:
 
     def __init__(self, application: FastAPI, issued: Issued | None) -> None:
         self._token = None if issued is None else issued[1]
+        self._csrf_tokens: dict[str, str] = {}  # by the cookies of a session
         front = ConsoleSwitch(application, create_console(application.state.services))
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(front), base_url="http://console.test"
@@ -66,10 +67,13 @@ class ConsoleClient:
         return page
 
     async def csrf(self) -> str:
-        """Return the CSRF token of the session."""
-        found = _CSRF.search((await self.get("/console/jobs")).text)
-        assert found is not None
-        return found[1]
+        """Return the CSRF token of the session, which all its pages have."""
+        cookies = str(self.http.cookies)
+        if cookies not in self._csrf_tokens:
+            found = _CSRF.search((await self.get("/console/jobs")).text)
+            assert found is not None
+            self._csrf_tokens[cookies] = found[1]
+        return self._csrf_tokens[cookies]
 
     async def post(self, path: str, data: dict[str, Any] | None = None) -> httpx.Response:
         """Submit a form with the CSRF token."""

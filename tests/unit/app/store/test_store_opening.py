@@ -14,7 +14,9 @@ WITHOUT_KEYS = {
 
 
 def opens_without_keys(path: Path) -> bool:
-    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    if "Store.open" not in (source := path.read_text()):
+        return False
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return any(ast.unparse(call.func) == "Store.open" and len(call.args) == 1 for call in calls)
 
 
