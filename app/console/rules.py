@@ -42,7 +42,11 @@ from app.store.pages import Page
 
 ROWS: Final = 50
 
-FIELDS: Final = ("name", "eventTypes", "where")
+FIELDS: Final = ("name", "eventTypes", "where", "event")
+"""The fields of the editor; `event` is a sample event to test the typed rule with."""
+
+_TEST: Final = "test"
+"""The value of the button that tests the rule of the editor."""
 
 MATCHES_SHOWN: Final = 50
 """Of the names of matching rules, up to ten thousand."""
@@ -136,7 +140,7 @@ async def add_rule(
     form: ChangeForm,
 ) -> Response:
     """Add a rule."""
-    return await _save(request, services, viewer, webhook_id, form, None)
+    return await _submit(request, services, viewer, webhook_id, form, None)
 
 
 @router.get("/rules/{name}")
@@ -156,6 +160,7 @@ async def rule_page(
         "where": json.dumps(document_of(rule.where), ensure_ascii=False, indent=2)
         if rule.where
         else "",
+        "event": "",
     }
     return await _render_form(request, webhook, name, typed)
 
@@ -171,7 +176,7 @@ async def change_rule(
 ) -> Response:
     """Change a rule."""
     await _read_rule(services, viewer, webhook_id, name)
-    return await _save(request, services, viewer, webhook_id, form, name)
+    return await _submit(request, services, viewer, webhook_id, form, name)
 
 
 @router.get("/rules/{name}/delete")
@@ -204,7 +209,7 @@ async def delete_rule(
     return _redirect_to_rules(request, viewer, "deleteRule", (webhook_id, name), "rule-delete")
 
 
-async def _save(
+async def _submit(
     request: Request,
     services: Services,
     viewer: Viewer,
@@ -212,19 +217,31 @@ async def _save(
     form: Form,
     name: str | None,
 ) -> Response:
-    """Store the rule of a form: a new one if `name` is None."""
+    """Store or test the rule of the editor; `name` is None for a new rule."""
     webhook = await read_webhook(services, viewer, webhook_id)
     typed = {each: form[each] for each in FIELDS} | ({} if name is None else {"name": name})
-    given = typed | {"eventTypes": typed["eventTypes"].split(), "where": typed["where"] or "{}"}
+    given = {
+        "name": typed["name"],
+        "eventTypes": typed["eventTypes"].split(),
+        "where": typed["where"] or "{}",
+    }
+    action = "matchRules" if form["do"] == _TEST else "putRule"
+    # The name of a new rule may be invalid.
+    target = webhook_id if name is None else f"{webhook_id}/{name}"
     try:
         body = parse_body(_TypedRule, given)
         rule = Rule(webhook.id, body.name, tuple(body.event_types), body.conditions)
+        if action == "matchRules":
+            sample = parse_body(_TypedEvent, {"event": typed["event"]}).event.sample(now_ms())
+            match = await run_in_threadpool(
+                match_sample, services, viewer.key, webhook_id, sample, rule
+            )
+            log_change(request, viewer.key, action, target, 200)
+            return await _render_form(request, webhook, name, typed, match=match)
         await run_in_threadpool(_store_rule, services, viewer, rule, is_new=name is None)
     except REJECTIONS as error:
         rejection = form_rejection(error, FIELDS)
-        # The name of a new rule may be invalid.
-        target = webhook_id if name is None else f"{webhook_id}/{name}"
-        log_change(request, viewer.key, "putRule", target, rejection.status)
+        log_change(request, viewer.key, action, target, rejection.status)
         return await _render_form(request, webhook, name, typed, rejection)
     return _redirect_to_rules(request, viewer, "putRule", (webhook_id, rule.name), "rule-save")
 
@@ -305,6 +322,7 @@ async def _render_form(
     name: str | None,
     typed: Mapping[str, str],
     rejection: FormRejection | None = None,
+    match: SampleMatch | None = None,
 ) -> Response:
     status = 200 if rejection is None else rejection.status
     return await render_page(
@@ -315,6 +333,7 @@ async def _render_form(
         name=name,
         typed=typed,
         rejection=rejection,
+        match=match,
     )
 
 

@@ -6,7 +6,7 @@ from app.domain.accounts import ApiKey
 from app.domain.event_values import EventBody
 from app.domain.grants import GRANTS_PER_ACCOUNT_MAX
 from app.domain.match_index import MatchIndex
-from app.domain.rules import RULES_PER_WEBHOOK_MAX
+from app.domain.rules import RULES_PER_WEBHOOK_MAX, Rule
 from app.services.services import Services
 
 
@@ -37,9 +37,15 @@ class SampleMatch:
 
 
 def match_sample(
-    services: Services, caller: ApiKey, webhook_id: str, sample: SampleEvent
+    services: Services,
+    caller: ApiKey,
+    webhook_id: str,
+    sample: SampleEvent,
+    draft: Rule | None = None,
 ) -> SampleMatch:
     """Compare a sample event with the rules of a webhook, as the live path does. Blocks.
+
+    `draft` is compared as well, instead of the stored rule of its name.
 
     Raises:
         WebhookNotFound: no such webhook, or it belongs to another account.
@@ -48,7 +54,8 @@ def match_sample(
     store, content = services.store, EventBody(sample.body)
     webhook = store.webhook(webhook_id, of_account=caller.account_filter)
     rules, grants = MatchIndex(), MatchIndex()
-    for rule in store.rules(webhook.id, limit=RULES_PER_WEBHOOK_MAX).items:
+    stored = store.rules(webhook.id, limit=RULES_PER_WEBHOOK_MAX).items
+    for rule in (*stored, *([draft] if draft else [])):
         rules.put(rule.name, rule)
     found = tuple(rules.match(sample.event_type, content))
     if sample.account_id is not None:

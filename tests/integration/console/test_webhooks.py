@@ -120,6 +120,10 @@ def test_a_rule_is_added_tested_changed_and_deleted_without_javascript(
 
         result.get_by_role("link", name="large").click()
         page.get_by_label("Conditions").fill("")
+        page.get_by_text("Test before saving").click()
+        page.get_by_label("Sample event").fill('{"type": "order.paid", "data": {}}')
+        page.get_by_role("button", name="Test rule").click()
+        expect(page.get_by_text("The rule matches the event.")).to_be_visible()
         page.get_by_role("button", name="Save rule").click()
         expect(row).not_to_contain_text("data.total")
         page.get_by_role("link", name="large").click()
@@ -157,6 +161,7 @@ def test_the_editor_of_a_rule_and_the_result_of_a_test_are_accessible(
         page.get_by_label("Conditions").fill('{"data.userId": [{"prefx": "4"}]}')
         page.get_by_role("button", name="Save rule").click()
         expect(page.get_by_role("alert")).to_contain_text("where.data.userId[0]")
+        page.get_by_text("Test before saving").click()
         assert_usable(page)
         visitor.go(path)
         page.get_by_text("Test a sample event").click()

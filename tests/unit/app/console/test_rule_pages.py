@@ -47,7 +47,7 @@ async def test_a_rule_is_added_changed_and_deleted(
     (add,) = [link for link in page.all(".//main//a") if link.text == "Add rule"]
     path = add.get("href", "")
     assert (await developers_client.page(path)).fields(FORM).keys() == {
-        *("csrf", "name", "eventTypes", "where"),
+        *("csrf", "name", "eventTypes", "where", "event"),
     }
     where = '{"data": {"total": [{"numeric": [">=", 100]}]}, "data.country": "DE"}'
     filled = {"name": "large", "eventTypes": "order.*\n invoice.paid", "where": where}
@@ -193,6 +193,35 @@ async def test_an_invalid_sample_event_is_shown_again_with_its_error(
     assert not page.all(".//main//script")
 
 
+async def test_a_rule_is_tested_before_it_is_saved(
+    developers_client: ConsoleClient, store: Store, webhook: Webhook
+) -> None:
+    stored = Rule(webhook.id, "vip", ("dm.*",), (("data.userId", "1"),))
+    store.put_rule(stored)
+    store.put_rule(Rule(webhook.id, "all", ("*",)))
+    form = {"eventTypes": "dm.*", "where": '{"data.userId": ["42"]}', "do": "test"}
+    form |= {"event": '{"type": "dm.sent", "data": {"userId": "42"}}'}
+    result = ".//main//p[@role='status']"
+    for name in ("new-rule", "rules/vip"):
+        path = f"{page_of(webhook)}/{name}"
+        page = await developers_client.posted(path, form | {"name": "draft"})
+        words = "The rule matches the event, but no grant of the account covers the event."
+        assert page.texts(result) == [words]
+        # What was typed stays in the form.
+        assert page.fields(FORM)["where"] == form["where"]
+        other = form["event"].replace("42", "1")
+        page = await developers_client.posted(path, form | {"name": "draft", "event": other})
+        assert page.texts(result) == ["The rule does not match the event."]
+        page = await developers_client.posted(path, form | {"name": "draft", "event": "{}"}, 400)
+        assert "event.type" in page.error_of("event")
+        assert not page.texts(result)
+    store.put_grant(Grant(webhook.account_id, "dms", ("dm.*",)))
+    page = await developers_client.posted(f"{page_of(webhook)}/rules/vip", form)
+    assert page.texts(result) == ["The rule matches the event."]
+    assert store.rule(webhook.id, "vip") == stored
+    assert len(store.rules(webhook.id).items) == 2
+
+
 async def test_the_list_of_rules_has_pages_and_a_limited_result(
     developers_client: ConsoleClient,
     store: Store,
@@ -227,6 +256,7 @@ async def test_changes_of_rules_are_audited(
         ("new-rule", {"name": "vip", "eventTypes": "x"}),
         ("rules/vip", {"eventTypes": ""}),
         ("rules/vip", {"eventTypes": "y"}),
+        ("rules/vip", {"eventTypes": "y", "do": "test", "event": '{"type": "x", "data": {}}'}),
         ("rule-matches", {"event": "{}"}),
         ("rule-matches", {"event": '{"type": "x", "data": {}}'}),
         ("rules/vip/delete", {}),
@@ -239,6 +269,7 @@ async def test_changes_of_rules_are_audited(
         ("putRule", rule, 303),
         ("putRule", rule, 400),
         ("putRule", rule, 303),
+        ("matchRules", rule, 200),
         ("matchRules", webhook.id, 400),
         ("matchRules", webhook.id, 200),
         ("deleteRule", rule, 303),
