@@ -6,6 +6,7 @@ import click
 
 from app.cli.api_client import call_api
 from app.cli.options import api_options
+from app.domain.endpoint_options import Ordering
 from app.domain.model import WebhookStatus
 
 _LIST_MAX = 200
@@ -54,6 +55,11 @@ def show(webhook_id: str, **overrides: str | None) -> None:
     default=None,
     help="Whether a replay sends what the webhook missed, once its receiver is back.",
 )
+@click.option(
+    "--ordering",
+    type=click.Choice([str(each) for each in Ordering]),
+    help="Whether new events wait for earlier ones, also during a recovery.",
+)
 @api_options
 def update(
     webhook_id: str,
@@ -61,6 +67,7 @@ def update(
     description: str | None,
     event_types: tuple[str, ...],
     auto_recovery: bool | None,
+    ordering: str | None,
     **overrides: str | None,
 ) -> None:
     """Change a webhook. What is not given stays as it is."""
@@ -69,6 +76,7 @@ def update(
         "description": description,
         "eventTypes": list(event_types) or None,
         "autoRecovery": auto_recovery,
+        "ordering": ordering,
     }
     changes: dict[str, object] = {
         name: value for name, value in members.items() if value is not None

@@ -21,6 +21,7 @@ from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS
 from app.console.webhook import render_webhook
 from app.console.webhooks import read_webhook
+from app.domain.endpoint_options import NO_OPTIONS
 from app.domain.model import Webhook
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
@@ -31,7 +32,7 @@ from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified
 from app.services.services import Services
 from app.webhooks.signing import new_secret
 
-EDIT_FIELDS: Final = ("url", "description", "autoRecovery")
+EDIT_FIELDS: Final = ("url", "description", "autoRecovery", "ordering")
 
 GRACE_PERIODS: Final = {
     0: "none: end it now",
@@ -85,12 +86,13 @@ async def enable(
 async def edit_page(
     webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
-    """Show the form for URL, description and automatic recovery."""
+    """Show the form for URL, description, automatic recovery and ordering."""
     webhook = await read_webhook(services, viewer, webhook_id)
     typed = {
         "url": webhook.url,
         "description": webhook.description,
         "autoRecovery": _CHOICES[webhook.auto_recovery],
+        "ordering": str((webhook.options or NO_OPTIONS).ordering),
     }
     return await _render_form(
         request, "webhook_edit.html", webhook, typed=typed, url_before=webhook.url
@@ -105,15 +107,18 @@ async def edit(
     viewer: ViewerDependency,
     form: ChangeForm,
 ) -> Response:
-    """Change the URL or the description of a webhook."""
+    """Change what the form has of a webhook."""
     webhook = await read_webhook(services, viewer, webhook_id)
     typed = {name: form[name] for name in EDIT_FIELDS}
     changed: dict[str, object] = dict(typed)
     url_before = form["urlBefore"] or webhook.url
-    # A form without the choice leaves it unchanged.
+    ordering_before = (webhook.options or NO_OPTIONS).ordering
+    # A form without a choice leaves it unchanged.
     chosen = changed.pop("autoRecovery")
     if chosen:
         changed["autoRecovery"] = chosen == _CHOICES[True]
+    if typed["ordering"] in ("", ordering_before):
+        del changed["ordering"]
     if typed["url"] == url_before:
         # An unchanged URL is left out: it needs no verification, and must not overwrite a
         # concurrent change.
@@ -127,6 +132,7 @@ async def edit(
             url=change.url,
             description=change.description,
             auto_recovery=change.auto_recovery,
+            change_options=change.changed if change.changes_options else None,
         )
     except REJECTIONS as error:
         rejection = form_rejection(error, EDIT_FIELDS)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 HEADERS_MAX: Final = 20
@@ -67,13 +68,24 @@ class ClientCredentials:
 Authentication = BasicAuthentication | BearerAuthentication | ClientCredentials
 
 
+class Ordering(StrEnum):
+    """In which order live delivery and recovery replays send the events of a webhook."""
+
+    NONE = "none"
+    """Several at a time; a recovery replay sends earlier events next to new ones."""
+
+    STRICT = "strict"
+    """In the order of the log, one at a time; new events wait for a recovery replay."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
     """How requests are sent to a webhook, where it differs from the operator's settings.
 
     `headers` have names in lower case, and are not among `RESERVED_HEADERS`. `timeout_s` limits an
     attempt; `max_events_per_second` and `max_in_flight` limit live delivery; `retry_schedule_s` are
-    the pauses between the attempts of an event. None is the setting.
+    the pauses between the attempts of an event. None is the setting. `ordering` is about live
+    delivery and recovery replays.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
@@ -82,6 +94,7 @@ class EndpointOptions:
     max_events_per_second: int | None = None
     max_in_flight: int | None = None
     retry_schedule_s: tuple[int, ...] | None = None
+    ordering: Ordering = Ordering.NONE
 
 
 NO_OPTIONS: Final = EndpointOptions()

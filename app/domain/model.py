@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Self
 
 from app.domain.accounts import DEFAULT_ACCOUNT
-from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
+from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions, Ordering
 from app.domain.options import NoticeStyle, ReplayOptions, ReplayReason, Source
 from app.domain.receiver_failure import ReceiverFailure
 from app.domain.states import ReplayState
@@ -116,6 +116,11 @@ class Webhook:
     created_ms: int
     auto_recovery: bool = True
     options: EndpointOptions | None = None
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether its events are sent in the order of the log, one at a time."""
+        return self.options is not None and self.options.ordering is Ordering.STRICT
 
     def secrets_at(self, now_ms: int) -> tuple[str, ...]:
         """The secrets that sign at `now_ms`, the current one first."""

@@ -24,9 +24,15 @@ from app.domain.windows import MINUTE_MS
 PENDING_REASON: Final = "the receiver is failing: a recovery replay will send the event"
 """The reason in the outcomes of the events that are skipped."""
 
+ORDER_REASON: Final = "earlier events come first: a recovery replay will send the event"
+"""The reason in the outcomes of events that are skipped to keep the order."""
+
 PROBES_PER_EVENT: Final = 3
 """Failed probes with one event before a newer event is the probe: the receiver may answer this one
 with an error and others not."""
+
+ORDERED_FAILURES_MIN: Final = 2
+"""Failures in a row after which a webhook with strict order is FAILING."""
 
 POSTPONED_MS_MAX: Final = 24 * HOUR_MS
 """How long after its creation a recovery waits for a receiver that fails again."""
@@ -53,13 +59,16 @@ class RecoveryRecord:
     next_probe_ms: int = 0
 
 
-def begins_recovery(consecutive_failures: int, attempts: int, *, is_exhausted: bool) -> bool:
+def begins_recovery(
+    consecutive_failures: int, attempts: int, *, is_exhausted: bool, is_ordered: bool = False
+) -> bool:
     """Whether a webhook is FAILING after a retryable failure, the `attempts`-th of an event.
 
     `consecutive_failures` are those of the webhook since its last accepted event. An event whose
-    retry schedule is exhausted while others were accepted has failed for itself alone.
+    retry schedule is exhausted while others were accepted has failed for itself alone. In strict
+    order, all events wait for the one that failed, so one retry has to suffice.
     """
-    if consecutive_failures >= CONSECUTIVE_FAILURES_MIN:
+    if consecutive_failures >= (ORDERED_FAILURES_MIN if is_ordered else CONSECUTIVE_FAILURES_MIN):
         return True
     return is_exhausted and consecutive_failures >= attempts
 

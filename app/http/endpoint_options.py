@@ -16,6 +16,7 @@ from app.domain.endpoint_options import (
     BearerAuthentication,
     ClientCredentials,
     EndpointOptions,
+    Ordering,
     is_header_value,
     merge_headers,
 )
@@ -104,7 +105,15 @@ OPTIONS_EXAMPLE: Final[dict[str, JsonValue]] = {
     "maxEventsPerSecond": 50,
     "maxInFlight": 2,
     "retrySchedule": [5, 60, 600],
+    "ordering": "strict",
 }
+
+
+ORDERING: Final = (
+    "`strict`: live delivery and recovery replays together send events in the order of the log, "
+    "one at a time; new events wait while a recovery replay sends earlier ones. `none`: new events "
+    "are sent at once, several at a time."
+)
 
 
 class EndpointMembers(BaseModel):
@@ -156,6 +165,8 @@ class EndpointMembers(BaseModel):
         "operator's schedule, which is the default. Recovery replays do not use it.",
     )
 
+    ordering: Ordering | None = Field(None, description=f"{ORDERING} null: `none`, the default.")
+
     @field_validator("headers")
     @classmethod
     def _lower_names(cls, headers: dict[str, str | None] | None) -> dict[str, str | None] | None:
@@ -178,6 +189,7 @@ class EndpointMembers(BaseModel):
             else options.max_events_per_second,
             self.max_in_flight if "max_in_flight" in present else options.max_in_flight,
             self._retry_schedule_s if "retry_schedule" in present else options.retry_schedule_s,
+            self.ordering or Ordering.NONE if "ordering" in present else options.ordering,
         )
 
     @property

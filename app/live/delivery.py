@@ -1,10 +1,12 @@
 """A live delivery, and the partition that its event was read from."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from app.domain.delivery import Rejected, Unreachable
 from app.domain.handovers import LiveHandover
+from app.domain.live_backlog import REASON_CHARS_MAX, LiveBacklog
 from app.domain.partition_progress import PartitionProgress
 from app.domain.recovery import RecoveryRecord
 from app.log.event import LoggedEvent
@@ -87,3 +89,25 @@ class LiveDelivery:
         return handover.includes(
             self.partition.partition, event.offset, event.timestamp_ms, event.event_type
         )
+
+
+def backlog_of(
+    deliveries: Iterable[LiveDelivery],
+    failure: Rejected | Unreachable,
+    failed_ms: int,
+    is_recovering: bool,
+) -> LiveBacklog | None:
+    """The backlog of one webhook after its last `failure`; None if no delivery has failed."""
+    unsettled = tuple(deliveries)
+    retrying = [each for each in unsettled if each.attempts]
+    if not retrying:
+        return None
+    return LiveBacklog(
+        waiting=len(unsettled),
+        retrying=len(retrying),
+        is_recovering=is_recovering,
+        status=failure.status if isinstance(failure, Rejected) else None,
+        reason=failure.reason[:REASON_CHARS_MAX],
+        failed_ms=failed_ms,
+        next_attempt_ms=min(each.next_attempt_ms for each in retrying),
+    )

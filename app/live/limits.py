@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from app.domain.endpoint_options import EndpointOptions
+from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.rates import RateLimiter
 
 
@@ -40,7 +40,11 @@ class LiveLimits:
     @property
     def in_flight_max(self) -> int:
         """How many requests may be in flight; never more than the operator's setting."""
-        wanted = None if self._options is None else self._options.max_in_flight
+        if self._options is None:
+            return self._in_flight_setting
+        if self._options.ordering is Ordering.STRICT:
+            return 1
+        wanted = self._options.max_in_flight
         return min(wanted or self._in_flight_setting, self._in_flight_setting)
 
     def may_start(self, now_s: float, ready_count: int) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from app.delivery.attempt import AttemptSender
-from app.delivery.queue import StartTask
+from app.delivery.queue import DeliveryQueue, StartTask
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook
@@ -15,6 +15,9 @@ from app.live.metrics import LiveMetrics
 from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
 from app.live.webhook_status import WebhookStatusWriter
+
+QUEUE_BYTES_MAX: Final = 16 * 2**20
+"""Bytes of waiting events of one webhook."""
 
 SHARED_BYTES: Final = 64 * 2**20
 """Once all webhooks hold more bytes, each may hold an equal share of this: slow receivers leave
@@ -86,6 +89,28 @@ class QueueContext:
         if not schedule_s or exceeds_schedule(schedule_s, operators_s):
             return self.delays
         return FixedDelays((first_s, *schedule_s))
+
+    def count_added(self, webhook_id: str, delivery: LiveDelivery) -> None:
+        """Count a delivery that is added to the queue of a webhook."""
+        self.bytes_waiting += delivery.size_bytes
+        self.filled.add(webhook_id)
+
+    def exceeds_limits(self, queue: DeliveryQueue[LiveDelivery], *, further: int = 0) -> bool:
+        """Whether a queue holds too much with `further` events; a single one is not too much."""
+        events = len(queue) + further
+        return events > 1 and (
+            events > self.queue_max
+            or queue.size_bytes > QUEUE_BYTES_MAX
+            or self.exceeds_share(queue.size_bytes)
+        )
+
+    def has_room(self, queue: DeliveryQueue[LiveDelivery]) -> bool:
+        """Whether a queue is at most half full."""
+        return (
+            len(queue) <= self.queue_max // 2
+            and queue.size_bytes <= QUEUE_BYTES_MAX // 2
+            and not self.exceeds_share(queue.size_bytes)
+        )
 
     def exceeds_share(self, size_bytes: int) -> bool:
         """Whether all queues hold too many bytes, and one with `size_bytes` more than its share."""

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from app.domain.recovery import Recovery, RecoveryRecord
 from app.domain.retry import RetryPolicy
@@ -17,11 +18,21 @@ _log: Final = logging.getLogger(__name__)
 START_S: Final = 1.0
 """How often due recoveries are looked up: one query of an index."""
 
+CHECK_S: Final = 0.5
+"""How often the recoveries of watched webhooks are looked up, if any is watched."""
+
 _SWEEP_S: Final = 60.0
 _STARTS_MAX: Final = 100
 _RETRY_S: Final = 1.0
 _READ_S_MAX: Final = 2.0
 """How long the assignment of partitions waits for the database."""
+
+
+class RecoveryCheck(Protocol):
+    """Receives what the database has of the recoveries of a webhook."""
+
+    def __call__(self, *, is_behind: bool, record: RecoveryRecord | None) -> None:
+        """`is_behind` if one is due or active, or the webhook is failing, as `record` says."""
 
 
 @dataclass(slots=True)
@@ -53,6 +64,7 @@ class Recoveries:
         self.policy = policy
         """The pauses between probes."""
         self._pending: dict[str, _PendingChange] = {}
+        self._watched: dict[str, RecoveryCheck] = {}
         self._has_pending = asyncio.Event()
 
     async def read(self) -> dict[str, RecoveryRecord]:
@@ -87,14 +99,40 @@ class Recoveries:
             change = partial(self._store.drop_recovery, webhook_id, origin=self._origin)
         self._add(webhook_id, change, stored)
 
+    def watch(self, webhook_id: str, check: RecoveryCheck) -> None:
+        """Call `check` soon and regularly, with what the database has after all changes so far."""
+        self._watched[webhook_id] = check
+        self._has_pending.set()
+
+    def unwatch(self, webhook_id: str) -> None:
+        """Call its function no more."""
+        self._watched.pop(webhook_id, None)
+
     async def run(self) -> NoReturn:
-        """Store changes until cancelled."""
+        """Store changes, and look up those that are watched, until cancelled."""
         while True:
-            await self._has_pending.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_S if self._watched else None):
+                    await self._has_pending.wait()
             self._has_pending.clear()
             for webhook_id in tuple(self._pending):
                 if pending := self._pending.pop(webhook_id, None):
                     await self._write(webhook_id, pending)
+            if self._watched:
+                await self._check_watched()
+
+    async def _check_watched(self) -> None:
+        """Report what the database has. Nothing is stored meanwhile: the same task does that."""
+        asked = [each for each in self._watched.items() if each[0] not in self._pending]
+        try:
+            found = await asyncio.to_thread(self._store.find_unfinished, origin=self._origin)
+        except StoreUnavailable as error:
+            _log.warning("recoveries-not-read", extra={"reason": str(error)})
+            return
+        for webhook_id, check in asked:
+            # Not those that were changed or watched again during the query.
+            if self._watched.get(webhook_id) is check and webhook_id not in self._pending:
+                check(is_behind=webhook_id in found, record=found.get(webhook_id))
 
     async def start_replays(self) -> NoReturn:
         """Create the replays that are due, until cancelled."""

@@ -8,17 +8,16 @@ delivered as fast as the receiver accepts it.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from app.delivery.attempt import Attempt, WebhookMessage
 from app.delivery.queue import DeliveryQueue
 from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LiveHandover
-from app.domain.live_backlog import REASON_CHARS_MAX, LiveBacklog
+from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.rates import ThroughputEstimate
-from app.domain.recovery import PENDING_REASON, begins_recovery
+from app.domain.recovery import ORDER_REASON, PENDING_REASON, RecoveryRecord, begins_recovery
 from app.domain.retry import (
     GONE,
     RETRY_AFTER_S_MAX,
@@ -27,19 +26,13 @@ from app.domain.retry import (
     is_permanent,
     retry_after_s,
 )
-from app.live.delivery import DeliveryPartition, LiveDelivery
+from app.live.delivery import DeliveryPartition, LiveDelivery, backlog_of
 from app.live.limits import LiveLimits
+from app.live.partition_pause import PartitionPause
 from app.live.queue_context import QueueContext
+from app.live.webhook_order import WebhookOrder
 from app.live.webhook_recovery import WebhookRecovery
 from app.live.webhook_status import OutageReporter
-
-QUEUE_BYTES_MAX: Final = 16 * 2**20
-"""Bytes of waiting events of one webhook."""
-
-THROUGHPUT_CHECK_S: Final = 1.0
-BUSY_THROUGHPUT_CHECK_S: Final = 5.0
-"""How long a full queue pauses its partition before its throughput is checked. The longer time
-applies while this process is too busy for any receiver to be fast."""
 
 _QUEUE_FULL: Final = "too many events wait for this webhook"
 
@@ -53,14 +46,19 @@ class WebhookQueue:
         self._queue = DeliveryQueue[LiveDelivery](
             self._send, context.in_flight_max, context.start_task, self._may_send
         )
-        self._throughput = ThroughputEstimate()
-        self._is_slow = False
-        self._paused: DeliveryPartition | None = None
-        self._paused_s = 0.0
+        self._pause = PartitionPause(webhook_id, context, self._leave_excess)
         self._retry_after_s = 0.0
         """The end of the wait that a Retry-After header requested, as `time.monotonic` counts."""
         self._recovery = WebhookRecovery(
             webhook_id, self._queue, context.recoveries, self._skip_for_recovery
+        )
+        self._order = WebhookOrder(
+            webhook_id,
+            self._queue,
+            context.recoveries,
+            self._enabled_webhook,
+            lambda each: self._settle(each, LiveOutcome.SKIPPED, None, ORDER_REASON),
+            self._continue_failing,
         )
         self._retryable_failures = 0
         """Since the receiver last accepted an event, or rejected one for good."""
@@ -82,6 +80,7 @@ class WebhookQueue:
             and self._outages.is_healthy
             and not self._is_disabling
             and not self._recovery.is_failing
+            and self._order.is_forgettable
         )
 
     def add(self, delivery: LiveDelivery) -> None:
@@ -90,33 +89,69 @@ class WebhookQueue:
             self._recovery.adopt(delivery.partition, self._enabled_webhook())
         if self._recovery.is_failing and self._hold(delivery):
             return
-        if self._exceeds_limits(len(self._queue) + 1):
+        if self._order.begin_if_unknown(self._enabled_webhook()):
+            self._add_waiting(delivery)
+            return
+        if self._context.exceeds_limits(self._queue, further=1):
             if not self._is_worth_pausing():
-                self._record_skipped(delivery)
+                self._add_excess(delivery)
                 return
-            self._pause(delivery.partition)
+            self._pause.pause(delivery.partition)
         delay_s = self._context.delays.delays_s[0]
         self._add_to_queue(delivery, is_ready=not delay_s)
         if delay_s:
             self._requeue_after(delay_s, delivery)
 
+    def _add_waiting(self, delivery: LiveDelivery) -> None:
+        """Add a delivery that waits for earlier events, or leave all that wait to a replay."""
+        is_excess, order = self._context.exceeds_limits(self._queue, further=1), self._order
+        if is_excess and order.is_storing:
+            self._record_skipped(delivery)
+            return
+        self._add_to_queue(delivery, is_ready=False)
+        delivery.park()
+        if is_excess and order.is_unknown:
+            self._pause.pause(delivery.partition)
+        elif not order.is_unknown and not self._context.has_room(self._queue):
+            order.leave_to_replay()
+
+    def _add_excess(self, delivery: LiveDelivery) -> None:
+        """Skip a delivery that exceeds the limits; in strict order, leave all to a replay."""
+        if self._leaves_to_replays():
+            self._order.begin()
+            self._add_waiting(delivery)
+        else:
+            self._record_skipped(delivery)
+
+    def _leaves_to_replays(self) -> bool:
+        webhook = self._enabled_webhook()
+        leaves = webhook is not None and webhook.is_ordered and webhook.auto_recovery
+        return leaves and not self._recovery.is_failing
+
+    def _continue_failing(self, record: RecoveryRecord) -> None:
+        """Continue a stored outage, of which this process did not know."""
+        held = next(iter(self._queue))
+        self._recovery.resume(held.partition, self._enabled_webhook(), record)
+
     def _add_to_queue(self, delivery: LiveDelivery, *, is_ready: bool) -> None:
-        self._context.bytes_waiting += delivery.size_bytes
-        self._context.filled.add(self.webhook_id)
+        self._context.count_added(self.webhook_id, delivery)
         self._queue.add(delivery, is_ready=is_ready)
 
     def _hold(self, delivery: LiveDelivery) -> bool:
         """Skip or hold an event of a failing webhook; False if it is not failing any more."""
         webhook = self._enabled_webhook()
         if webhook is None or self._recovery.is_outdated(webhook):
-            self._recovery.end()
+            is_ordered = webhook is not None and webhook.is_ordered
+            self._recovery.end(waits=is_ordered)
+            if is_ordered:
+                self._order.begin()
             return False
         if self._recovery.may_skip(delivery):
             self._outages.count_missed_event()
             self._context.recorder.record_outcome(
                 delivery, LiveOutcome.SKIPPED, None, PENDING_REASON
             )
-        elif self._exceeds_limits(len(self._queue) + 1):
+        elif self._context.exceeds_limits(self._queue, further=1):
             self._record_skipped(delivery)
         else:
             self._add_to_queue(delivery, is_ready=False)
@@ -136,8 +171,9 @@ class WebhookQueue:
         """Remove the deliveries of a partition that another process has."""
         self._count_removed(self._queue.remove_all(lambda each: each.partition is partition))
         self._recovery.remove_partition(partition)
-        if self._paused is partition:
-            self._paused = None
+        if not len(self._queue):
+            self._order.remove_partition()
+        self._pause.forget(partition)
 
     def hand_over(self, handover: LiveHandover) -> bool:
         """Skip deliveries that a replay makes; whether none of them is in flight."""
@@ -148,11 +184,12 @@ class WebhookQueue:
         self._queue.withdraw(is_idle)
         removed = self._queue.remove_all(is_idle)
         self._count_removed(removed)
-        self._recovery.remove(removed)
+        if self._recovery.remove(removed):
+            self._finish_recovery(lambda: None)
         for delivery in removed:
             self._record_handed_over(delivery, handover)
-        if self._paused is not None and self._has_room_again():
-            self._resume()
+        if self._pause.is_paused and self._context.has_room(self._queue):
+            self._pause.resume()
         return not self._queue.contains_any(lambda each: each.belongs_to(handover))
 
     def _record_handed_over(self, delivery: LiveDelivery, handover: LiveHandover) -> None:
@@ -161,19 +198,9 @@ class WebhookQueue:
 
     def backlog(self) -> LiveBacklog | None:
         """The unsettled events while some of them wait for a retry; None otherwise."""
-        retrying = [each for each in self._queue if each.attempts]
-        failure = self._last_failure
-        if not retrying or failure is None:
+        if (failure := self._last_failure) is None:
             return None
-        return LiveBacklog(
-            waiting=len(self._queue),
-            retrying=len(retrying),
-            is_recovering=self._outages.is_healthy,
-            status=failure.status if isinstance(failure, Rejected) else None,
-            reason=failure.reason[:REASON_CHARS_MAX],
-            failed_ms=self._failed_ms,
-            next_attempt_ms=min(each.next_attempt_ms for each in retrying),
-        )
+        return backlog_of(self._queue, failure, self._failed_ms, self._outages.is_healthy)
 
     def cancel_senders(self) -> None:
         """Cancel all sender tasks, also those in a request."""
@@ -194,64 +221,26 @@ class WebhookQueue:
     ) -> None:
         self._remove(delivery)
         self._context.recorder.record_outcome(delivery, outcome, status, reason)
-        if self._paused is not None and self._has_room_again():
-            self._resume()
+        if self._pause.is_paused and self._context.has_room(self._queue):
+            self._pause.resume()
 
     def _record_skipped(self, delivery: LiveDelivery) -> None:
         self._context.recorder.record_outcome(delivery, LiveOutcome.SKIPPED, None, _QUEUE_FULL)
 
-    def _exceeds_limits(self, events: int) -> bool:
-        """Whether `events` are too many; a single one is not, whatever its size."""
-        return events > 1 and (
-            events > self._context.queue_max
-            or self._queue.size_bytes > QUEUE_BYTES_MAX
-            or self._context.exceeds_share(self._queue.size_bytes)
-        )
-
-    def _has_room_again(self) -> bool:
-        return (
-            len(self._queue) <= self._context.queue_max // 2
-            and self._queue.size_bytes <= QUEUE_BYTES_MAX // 2
-            and not self._context.exceeds_share(self._queue.size_bytes)
-        )
-
     def _is_worth_pausing(self) -> bool:
-        if self._outages.has_outage or self._is_disabling:
-            return False
-        if self._throughput.is_fast(time.monotonic()):
-            self._is_slow = False
-        return not self._is_slow
+        fails = self._outages.has_outage or self._is_disabling
+        return not fails and self._pause.is_worthwhile
 
-    def _pause(self, partition: DeliveryPartition) -> None:
-        if self._paused is None:
-            self._paused = partition
-            self._paused_s = time.monotonic()
-            self._context.recorder.pause_partition(partition, self.webhook_id)
-            self._check_throughput_later(partition)
-
-    def _resume(self) -> None:
-        if self._paused is not None:
-            partition, self._paused = self._paused, None
-            self._context.recorder.resume_partition(partition, self.webhook_id)
-
-    def _check_throughput_later(self, partition: DeliveryPartition) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(THROUGHPUT_CHECK_S, self._check_throughput, partition)
-
-    def _check_throughput(self, partition: DeliveryPartition) -> None:
-        """Keep the partition paused for a fast receiver; otherwise skip what exceeds the limits."""
-        if self._paused is not partition:
+    def _leave_excess(self) -> None:
+        """Skip what exceeds the limits, of a receiver that is not fast."""
+        if self._leaves_to_replays():
+            self._order.begin()
+            self._order.leave_to_replay()
             return
-        now_s = time.monotonic()
-        is_early = self._context.is_busy and now_s - self._paused_s < BUSY_THROUGHPUT_CHECK_S
-        if is_early or self._throughput.is_fast(now_s):
-            self._check_throughput_later(partition)
-            return
-        self._is_slow = True
-        while self._exceeds_limits(len(self._queue)) and (newest := self._queue.take_newest()):
+        queue = self._queue
+        while self._context.exceeds_limits(queue) and (newest := queue.take_newest()):
             self._remove(newest)
             self._record_skipped(newest)
-        self._resume()
 
     def _requeue_after(self, delay_s: float, delivery: LiveDelivery) -> None:
         if delay_s:
@@ -327,7 +316,7 @@ class WebhookQueue:
         delivery.attempts += 1
         outcome, now_s = attempt.outcome, attempt.ended_s
         if type(outcome) is Delivered:
-            self._throughput.record_delivery(now_s)
+            self._pause.record_delivery(now_s)
             self._retryable_failures = 0
             self._outages.record_success(webhook)
             self._context.metrics.count_delivery(
@@ -364,7 +353,12 @@ class WebhookQueue:
                 self._remove(delivery)
                 self._record_handed_over(delivery, handover)
             else:
-                self._requeue_after(step.seconds, delivery)
+                if webhook.is_ordered:
+                    # It stays the first, and the others wait for it.
+                    self._retry_after_s = max(self._retry_after_s, now_s + step.seconds)
+                    self._queue.requeue(delivery)
+                else:
+                    self._requeue_after(step.seconds, delivery)
                 self._last_failure, self._failed_ms = outcome, now_ms
                 self._context.retrying.add(self)
             return
@@ -389,13 +383,19 @@ class WebhookQueue:
                 if isinstance(outcome, Rejected) and outcome.status == GONE:
                     self._recovery.end()
                 else:
-                    self._recovery.recover(lambda: None)
+                    self._finish_recovery(lambda: None)
             return False
+        if self._order.is_waiting:
+            delivery.park()
+            return True
         self._retryable_failures += 1
         if not self._recovery.is_failing:
             step = self._context.delays_of(webhook).after_failure(outcome, delivery.attempts)
             if not webhook.auto_recovery or not begins_recovery(
-                self._retryable_failures, delivery.attempts, is_exhausted=isinstance(step, GiveUp)
+                self._retryable_failures,
+                delivery.attempts,
+                is_exhausted=isinstance(step, GiveUp),
+                is_ordered=webhook.is_ordered,
             ):
                 return False
             self._recovery.begin(
@@ -424,7 +424,15 @@ class WebhookQueue:
             if delivery in self._queue:
                 self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
 
-        self._recovery.recover(settle)
+        self._finish_recovery(settle)
+
+    def _finish_recovery(self, stored: Callable[[], None]) -> None:
+        """End the recovery, and call `stored`; in strict order, events wait for the replay."""
+        webhook = self._enabled_webhook()
+        waits = webhook is not None and webhook.is_ordered and self._recovery.has_missed
+        if waits:
+            stored = self._order.begin_after(stored)
+        self._recovery.recover(stored, waits=waits)
 
     def _disable_if_needed(
         self, webhook: Webhook, status: int | None, reason: str, now_ms: int

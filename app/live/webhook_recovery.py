@@ -12,9 +12,10 @@ from typing import Final
 from app.delivery.queue import DeliveryQueue
 from app.domain.delivery import Rejected, Unreachable
 from app.domain.model import Webhook
-from app.domain.recovery import PROBES_PER_EVENT, Recovery
+from app.domain.recovery import PROBES_PER_EVENT, Recovery, RecoveryRecord
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.recoveries import Recoveries
+from app.live.webhook_order import release_parked
 
 _UNKNOWN: Final = -1
 
@@ -42,6 +43,13 @@ class WebhookRecovery:
         self._probe_failures = 0
         """Failed probes with this event."""
         self._validated_ms: int | None = _UNKNOWN
+        self._is_ordered = False
+
+    @property
+    def has_missed(self) -> bool:
+        """Whether events were skipped; only while failing."""
+        assert self._recovery is not None
+        return self._recovery.has_missed
 
     @property
     def is_failing(self) -> bool:
@@ -55,20 +63,33 @@ class WebhookRecovery:
         return self._recovery.next_probe_ms
 
     def adopt(self, partition: DeliveryPartition, webhook: Webhook | None) -> None:
-        """Continue the recovery that the process stored that had the partition before."""
+        """Continue the recovery that the process stored that had the partition before.
+
+        In strict order the database is asked again: the recovery may have become due since.
+        """
         record = partition.recoveries.pop(self._webhook_id, None)
+        if webhook is not None and webhook.is_ordered:
+            return
         if record is not None and self._recovery is None:
-            self._recovery = Recovery.resume(self._recoveries.policy, record)
-            self._start(partition, webhook)
+            self.resume(partition, webhook, record)
+
+    def resume(
+        self, partition: DeliveryPartition, webhook: Webhook | None, record: RecoveryRecord
+    ) -> None:
+        """Continue a stored recovery, with the oldest event that is held as the probe."""
+        recovery = self._recovery = Recovery.resume(self._recoveries.policy, record)
+        self._start(partition, webhook)
+        self._choose_probe()
+        self._skip_covered(recovery)
+        if self._widen(recovery):
+            self._save(recovery)
 
     def begin(self, partition: DeliveryPartition, webhook: Webhook, since_ms: int) -> None:
         """Hold all events of the queue, and skip them once that is stored."""
-        now_ms = _now_ms()
         held = tuple(self._queue)
         earliest_ms = min(each.event.timestamp_ms for each in held)
         recovery = Recovery.begin(self._recoveries.policy, since_ms, earliest_ms)
-        for each in held:
-            recovery.widen(each.event.timestamp_ms, now_ms)
+        self._widen(recovery)
         self._recovery = recovery
         self._start(partition, webhook)
         for _ in self._queue.take_ready():
@@ -78,9 +99,16 @@ class WebhookRecovery:
                 each.park()
         self._choose_probe()
 
+    def _widen(self, recovery: Recovery) -> bool:
+        """Extend the window to store by all events of the queue; whether it did."""
+        now_ms = _now_ms()
+        widened = [recovery.widen(each.event.timestamp_ms, now_ms) for each in self._queue]
+        return any(widened)
+
     def _start(self, partition: DeliveryPartition, webhook: Webhook | None) -> None:
         self._partition = partition
         self._validated_ms = None if webhook is None else webhook.validated_ms
+        self._is_ordered = webhook is not None and webhook.is_ordered
 
     def is_outdated(self, webhook: Webhook) -> bool:
         """Whether the receiver was verified since: the webhook was enabled, or has another URL."""
@@ -123,38 +151,48 @@ class WebhookRecovery:
         else:
             self._skip_covered(recovery)
 
-    def recover(self, stored: Callable[[], None]) -> None:
-        """Queue events again: the receiver accepts them. `stored` is called once that is stored."""
+    def recover(self, stored: Callable[[], None], *, waits: bool) -> None:
+        """End it: the receiver accepts events. `stored` is called once that is stored.
+
+        Held events are queued again, unless `waits`.
+        """
         recovery = self._recovery
         assert recovery is not None
         self._recoveries.finish(self._webhook_id, recovery, stored)
-        self.end()
+        self.end(waits=waits)
 
-    def end(self) -> None:
+    def end(self, *, waits: bool = False) -> None:
         """Queue events again; the stored recovery stays, for the webhook's next activation."""
         self._clear()
-        parked = [each for each in self._queue if each.is_parked]
-        for each in sorted(parked, key=lambda each: each.event.offset):
-            each.is_parked = False
-            self._queue.requeue(each, in_front=False)
+        if not waits:
+            release_parked(self._queue)
 
     def remove_partition(self, partition: DeliveryPartition) -> None:
         """Forget a recovery that another process continues."""
         if self._partition is partition:
             self._clear()
 
-    def remove(self, deliveries: Collection[LiveDelivery]) -> None:
-        """Replace the probe if it is one of `deliveries`, which have left the queue."""
-        if self._probe in deliveries:
-            self._probe = None
-            self._choose_probe()
+    def remove(self, deliveries: Collection[LiveDelivery]) -> bool:
+        """Replace the probe if it is one of `deliveries`, which have left the queue.
+
+        Whether it cannot be replaced: another event would overtake those that were skipped.
+        """
+        if self._probe not in deliveries:
+            return False
+        self._probe = None
+        if self._is_ordered and self.has_missed:
+            return True
+        self._choose_probe()
+        return False
 
     def _clear(self) -> None:
         self._recovery = self._partition = self._probe = None
 
     def _is_probe_used_up(self) -> bool:
         probe = self._probe
-        return probe is not None and probe.is_parked and self._probe_failures >= PROBES_PER_EVENT
+        if probe is None or self._is_ordered:
+            return False
+        return probe.is_parked and self._probe_failures >= PROBES_PER_EVENT
 
     def _choose_probe(self) -> None:
         """Probe with the oldest event, if there is one."""

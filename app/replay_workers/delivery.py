@@ -8,6 +8,7 @@ from typing import Final
 
 from app.delivery.batch import BatchBuilder
 from app.domain.dedupe import SeenHashes
+from app.domain.hours import HOUR_MS
 from app.domain.model import Claim, OffsetRange
 from app.domain.options import ReplayReason, Source
 from app.domain.rates import RateLimiter
@@ -21,7 +22,7 @@ from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
 from app.replay_workers.checkpoints import CheckpointRecorder
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.endpoint import ReplayEndpoint
-from app.replay_workers.errors import LeaseLost, ReplayPostponed, ReplayRefused
+from app.replay_workers.errors import LeaseLost, ReceiverGone, ReplayPostponed, ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.queue import ReplayQueue
 from app.replay_workers.selection import Selection
@@ -211,6 +212,7 @@ class ReplayDelivery:
             refused=self.stop,
             activity=self._activity,
             may_postpone=self._may_postpone,
+            is_ordered=self._is_ordered,
             is_batched=self._options.batch_size > 1,
             events_max=self._batch_events_max,
         )
@@ -222,13 +224,29 @@ class ReplayDelivery:
         is_recovery = self._claim.replay.reason is ReplayReason.RECOVERY
         return () if options is None or is_recovery else options.retry_schedule_s or ()
 
+    @property
+    def _is_ordered(self) -> bool:
+        is_recovery = self._claim.replay.reason is ReplayReason.RECOVERY
+        return is_recovery and self._endpoint.webhook.is_ordered
+
     def _may_postpone(self, *, is_alone: bool) -> bool:
-        """Whether it waits for a failing receiver: only a recovery does."""
+        """Whether it waits for a failing receiver: only a recovery does.
+
+        Raises:
+            ReceiverGone: in strict order no event is given up for an outage.
+        """
         replay = self._claim.replay
         if replay.reason is not ReplayReason.RECOVERY:
             return False
         age_ms = time.time_ns() // 1_000_000 - replay.created_ms
-        return may_postpone(age_ms, replay.lease_epoch, is_alone=is_alone)
+        is_alone = is_alone and not self._is_ordered
+        waits = may_postpone(age_ms, replay.lease_epoch, is_alone=is_alone)
+        if not waits and self._is_ordered:
+            raise ReceiverGone(
+                f"stopped: the receiver failed during the recovery {replay.id}, which was created "
+                f"{age_ms // HOUR_MS} hours ago"
+            )
+        return waits
 
     def _new_source(self) -> ReplaySource:
         settings, replay, offsets = self._dependencies.settings, self._claim.replay, self._offsets

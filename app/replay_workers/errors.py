@@ -10,7 +10,7 @@ class ReplayRefused(Exception):
 
 
 class ReceiverGone(ReplayRefused):
-    """The receiver answered 410 Gone."""
+    """The receiver answered 410 Gone, or failed for so long that its webhook is disabled."""
 
 
 class WebhookDisabled(ReplayRefused):

@@ -63,7 +63,11 @@ class MayPostpone(Protocol):
     """Whether a replay waits for a failing receiver."""
 
     def __call__(self, *, is_alone: bool) -> bool:
-        """Whether it does; `is_alone` if one batch is left."""
+        """Whether it does; `is_alone` if one batch is left.
+
+        Raises:
+            ReceiverGone: it has waited for so long that its webhook is to be disabled.
+        """
 
 
 def never_postpones(*, is_alone: bool) -> bool:  # noqa: ARG001
@@ -81,7 +85,8 @@ class ReplaySender:
 
     `events_max` limits the events of a request; it shrinks when the receiver answers 413.
     `refused` is called when the replay must stop. `may_postpone` says whether it waits for a
-    failing receiver instead of giving its events up.
+    failing receiver instead of giving its events up; if `is_ordered`, no event overtakes one that
+    fails.
     """
 
     replay_id: str
@@ -94,6 +99,7 @@ class ReplaySender:
     refused: Callable[[Exception], None]
     activity: ReplayActivity
     may_postpone: MayPostpone = never_postpones
+    is_ordered: bool = False
     is_batched: bool = False
     events_max: int = 1
     health: ProbedEndpointHealth = field(init=False)
@@ -131,8 +137,8 @@ class ReplaySender:
                     return
         except _Stopped:
             return
-        except ReceiverFailing as failing:
-            self.refused(failing)
+        except (ReceiverFailing, ReceiverGone) as reason:
+            self.refused(reason)
             return
         queue.settle(queued, delivered, failures)
 
@@ -147,6 +153,7 @@ class ReplaySender:
 
         Raises:
             ReceiverFailing: the replay waits until the receiver accepts events again.
+            ReceiverGone: it has waited for too long.
         """
         events = parts.popleft()
         if len(events) > self.events_max:
@@ -160,7 +167,7 @@ class ReplaySender:
             self.events_max = min(self.events_max, len(events) // 2)
             parts.appendleft(events)
             return None
-        is_failing = is_alone or self.health.state is HealthState.DOWN
+        is_failing = is_alone or self.is_ordered or self.health.state is HealthState.DOWN
         if is_failing and not is_permanent(result.outcome) and self.may_postpone(is_alone=is_alone):
             raise ReceiverFailing(f"the receiver, which fails again: {result.outcome.reason}")
         failures += _failures(events, result)

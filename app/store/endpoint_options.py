@@ -2,7 +2,7 @@
 
 The column is NULL without options. Otherwise it holds a JSON object with the members `headers`,
 `authentication` (with its `type`), `timeoutSeconds`, `maxEventsPerSecond`, `maxInFlight` and, if
-it was stored by a version that has it, `retrySchedule`.
+it was stored by a version that has them, `retrySchedule` and `ordering`.
 """
 
 import json
@@ -16,6 +16,7 @@ from app.domain.endpoint_options import (
     BearerAuthentication,
     ClientCredentials,
     EndpointOptions,
+    Ordering,
 )
 
 _TYPES: Final[dict[str, type[Authentication]]] = {
@@ -41,6 +42,7 @@ def encode_options(options: EndpointOptions) -> str | None:
         "maxEventsPerSecond": options.max_events_per_second,
         "maxInFlight": options.max_in_flight,
         "retrySchedule": options.retry_schedule_s,
+        "ordering": str(options.ordering),
     }
     return json.dumps(value, ensure_ascii=False)
 
@@ -58,4 +60,5 @@ def decode_options(text: str) -> EndpointOptions:
         value["maxEventsPerSecond"],
         value["maxInFlight"],
         None if schedule is None else tuple(schedule),
+        Ordering(value.get("ordering", Ordering.NONE)),
     )

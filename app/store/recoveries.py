@@ -5,14 +5,15 @@ marks it when the receiver accepts events again. `recovery_replays` then creates
 deletes the row, in one transaction.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, delete, exists, func, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, null, select, update
 
 from app.domain.model import WebhookStatus, Window
+from app.domain.options import ReplayReason
 from app.domain.recovery import RecoveryRecord
 from app.store.sql import now_ms, upsert
-from app.store.tables import recoveries, webhooks
+from app.store.tables import recoveries, replays, webhooks
 
 ABANDONED_MS: Final = 15 * 60_000
 """How long after its time a probe is overdue: longer than any Retry-After that is honoured."""
@@ -97,12 +98,43 @@ def finish_abandoned_recoveries(connection: Connection, *, origin: str) -> int:
     return connection.execute(statement.values(recovered_ms=now_ms())).rowcount
 
 
+def find_unfinished(connection: Connection, *, origin: str) -> dict[str, RecoveryRecord | None]:
+    """The webhooks with a recovery in a data centre; None for one that is due or active.
+
+    Otherwise the webhook is failing. One statement, so that a recovery that becomes a replay in the
+    meantime is found. Locks nothing.
+    """
+    active = select(
+        replays.c.active_webhook_id, null(), null(), null(), null(), null(), replays.c.created_ms
+    ).where(
+        replays.c.active_webhook_id.is_not(None),
+        replays.c.reason == str(ReplayReason.RECOVERY),
+        replays.c.origin == origin,
+    )
+    query = select(
+        _row.webhook_id,
+        _row.since_ms,
+        _row.from_ms,
+        _row.to_ms,
+        _row.failed_probes,
+        _row.next_probe_ms,
+        _row.recovered_ms,
+    ).where(_row.origin == origin)
+    found: dict[str, RecoveryRecord | None] = {}
+    for row in connection.execute(query.union_all(active)):
+        if row.recovered_ms is not None:
+            found[row.webhook_id] = None
+        else:
+            found.setdefault(row.webhook_id, _to_record(row))
+    return found
+
+
 def list_recoveries(connection: Connection, *, origin: str) -> dict[str, RecoveryRecord]:
     """The failing webhooks of a data centre, by id."""
     query = select(recoveries).where(_row.origin == origin, _row.recovered_ms.is_(None))
-    return {
-        row.webhook_id: RecoveryRecord(
-            row.since_ms, Window(row.from_ms, row.to_ms), row.failed_probes, row.next_probe_ms
-        )
-        for row in connection.execute(query)
-    }
+    return {row.webhook_id: _to_record(row) for row in connection.execute(query)}
+
+
+def _to_record(row: Row[*tuple[Any, ...]]) -> RecoveryRecord:
+    window = Window(row.from_ms, row.to_ms)
+    return RecoveryRecord(row.since_ms, window, row.failed_probes, row.next_probe_ms)

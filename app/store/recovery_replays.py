@@ -6,6 +6,7 @@ from sqlalchemy import Connection, delete, select
 
 from app.domain.model import NewReplay, Replay, Webhook, WebhookStatus, Window
 from app.domain.options import Only, ReplayOptions, ReplayReason
+from app.domain.windows import MINUTE_MS
 from app.store.errors import ActiveReplayExists
 from app.store.replays import create_replay
 from app.store.sql import now_ms
@@ -14,6 +15,9 @@ from app.store.webhooks import lock_webhook
 
 ACTOR: Final = "recovery"
 """Who created the replay, in its moves."""
+
+AHEAD_MS: Final = MINUTE_MS
+"""How far the window of a replay in strict order reaches ahead."""
 
 _row = recoveries.c
 
@@ -50,8 +54,10 @@ def start_recovery(connection: Connection, webhook_id: str, *, origin: str) -> R
     if webhook is not None:
         if webhook.status is not WebhookStatus.ENABLED:
             return None
-        # Events of its last moments may be dated a little ahead.
-        window = Window(row.from_ms, max(row.to_ms, row.present_ms, row.from_ms + 1))
+        # Events of its last moments may be dated a little ahead; in strict order, also those that
+        # are logged until the replay looks up its range.
+        present_ms = row.present_ms + (AHEAD_MS if webhook.is_ordered else 0)
+        window = Window(row.from_ms, max(row.to_ms, present_ms, row.from_ms + 1))
         try:
             replay, _ = create_replay(connection, _new_replay(webhook, window, origin), actor=ACTOR)
         except ActiveReplayExists:
@@ -64,7 +70,7 @@ def _new_replay(webhook: Webhook, window: Window, origin: str) -> NewReplay:
     return NewReplay(
         webhook.id,
         window,
-        ReplayOptions(only=Only.FAILED),
+        ReplayOptions(only=Only.FAILED, max_in_flight=1 if webhook.is_ordered else None),
         origin=origin,
         reason=ReplayReason.RECOVERY,
     )

@@ -163,6 +163,7 @@ class Store:
     save_recovery = autocommits(recovery_table.save_recovery)
     drop_recovery = autocommits(recovery_table.drop_recovery)
     recoveries = reads(recovery_table.list_recoveries)
+    find_unfinished = reads(recovery_table.find_unfinished)
     finish_abandoned_recoveries = autocommits(recovery_table.finish_abandoned_recoveries)
     find_due_recoveries = reads(recovery_replays.find_due_recoveries)
     start_recovery = writes(recovery_replays.start_recovery)

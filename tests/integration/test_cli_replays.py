@@ -167,6 +167,8 @@ def test_automatic_recovery_of_a_webhook_is_turned_off_and_on(
     changed = terminal.rewind(*update, "--description", "billing", "--event-type", "follow.*")
     assert (changed["autoRecovery"], changed["eventTypes"]) == (False, ["follow.*"])
     assert terminal.rewind(*update, "--auto-recovery")["autoRecovery"]
+    assert terminal.rewind(*update, "--ordering", "strict")["ordering"] == "strict"
+    assert terminal.rewind(*update, "--ordering", "none")["ordering"] == "none"
     shown = terminal.rewind("webhooks", "show", webhook.id)
     assert (shown["autoRecovery"], shown["description"]) == (True, "billing")
     listed = terminal.run("webhooks", "list", "--status", "ENABLED").stdout.splitlines()

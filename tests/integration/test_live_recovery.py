@@ -13,6 +13,7 @@ from sqlalchemy import update
 from app.domain.account_notices import OUTAGE_MS, NewNoticeEndpoint
 from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.delivery import LiveOutcome
+from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.model import Replay, Webhook
 from app.domain.options import Only, ReplayReason
 from app.domain.states import ReplayState
@@ -29,6 +30,8 @@ from tests.support.service.live_service import LiveScene, events, ids
 
 PROBES: dict[str, Any] = {"retry_base_s": 0.1, "retry_cap_s": 0.5}
 """Short pauses between probes."""
+
+STRICT = EndpointOptions(ordering=Ordering.STRICT)
 
 
 @pytest.fixture
@@ -157,3 +160,74 @@ def test_a_receiver_that_missed_a_hundred_thousand_events_has_each_once(
     scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
 ) -> None:
     recover_from_outage(scene, receiver, start_worker, 99_999)
+
+
+def until_live_again(
+    scene: LiveScene, webhook: Webhook, receiver: ReceiverThread, start: int
+) -> int:
+    """Publish events one by one until one is delivered live; the number of the next event."""
+
+    def is_live() -> bool:
+        nonlocal start
+        scene.owe(webhook, *events(start, start + 1))
+        start += 1
+        until(lambda: receiver.taken[-1:] == ids(start - 1, start), "the event")
+        until(lambda: any(each.event_id == f"evt_{start - 1}" for each in scene.outcomes()), "it")
+        outcomes = {each.event_id: each.outcome for each in scene.outcomes()}
+        return outcomes[f"evt_{start - 1}"] is LiveOutcome.DELIVERED
+
+    until(is_live, "a live delivery")
+    return start
+
+
+def test_an_ordered_receiver_has_every_event_once_and_in_order_after_restarts(
+    scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
+) -> None:
+    webhook = scene.webhook(receiver, options=STRICT)
+    live = scene.live(**PROBES)
+    start_worker()
+    scene.owe(webhook, *events(0, 20))
+    until(lambda: receiver.taken == ids(0, 20), "live deliveries")
+    until(lambda: scene.uncommitted(deliverer.GROUP, DELIVERY_LOG) == 0, "they are committed")
+    receiver.answer(503)
+    scene.owe(webhook, *events(20, 400))
+    until(lambda: has_skipped(scene, 370), "skipped events")
+    live.kill()
+    scene.owe(webhook, *events(400, 600))
+    live = scene.live(**PROBES)
+    until(lambda: has_skipped(scene, 570), "skipped events")
+    # No other event overtakes the oldest one.
+    tried = {each.event_id for each in receiver.webhooks if each.status == 503}
+    assert tried == {"evt_20"}
+    receiver.answer(204)
+    for number in range(6, 12):
+        if number == 7:
+            until(lambda: replays_of(scene, webhook), "a recovery")
+            receiver.answer(503)
+        scene.owe(webhook, *events(100 * number, 100 * number + 100))
+        if number == 7:
+            until(lambda: receiver.webhooks[-1].status == 503, "the recovery meets an outage")
+            receiver.answer(204)
+        if number == 8:
+            live.stop()
+            live = scene.live(**PROBES)
+    until(lambda: len(set(receiver.taken)) == 1_200, "all events")
+    count = until_live_again(scene, webhook, receiver, 1_200)
+    assert receiver.taken == ids(0, count)
+    assert all(each.counts.failed == 0 for each in replays_of(scene, webhook))
+    assert scene.store.find_unfinished(origin="here") == {}
+
+
+def test_a_slow_ordered_receiver_gets_what_exceeds_its_queue_in_order(
+    scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
+) -> None:
+    webhook = scene.webhook(receiver, options=STRICT)
+    scene.live(**PROBES, live_queue_max=20)
+    start_worker()
+    receiver.answer(204, delay_s=0.02)
+    scene.owe(webhook, *events(0, 100))
+    until(lambda: replays_of(scene, webhook), "a recovery of the excess")
+    scene.owe(webhook, *events(100, 150))
+    until(lambda: len(set(receiver.taken)) == 150, "all events")
+    assert receiver.taken == ids(0, 150)
+    assert LiveOutcome.FAILED not in scene.outcome_counts()

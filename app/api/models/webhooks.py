@@ -13,11 +13,13 @@ from app.domain.endpoint_options import (
     BasicAuthentication,
     BearerAuthentication,
     ClientCredentials,
+    Ordering,
 )
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
+from app.http.endpoint_options import ORDERING
 from app.http.request_bodies import AUTO_RECOVERY, SECRET_EXAMPLE, example
 from app.webhooks.endpoint_test import EndpointTest
 
@@ -49,6 +51,7 @@ WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "timeoutSeconds": 5,
     "maxEventsPerSecond": 50,
     "maxInFlight": 2,
+    "ordering": "none",
     "createdAt": "2026-11-21T08:00:00.000Z",
 }
 
@@ -152,6 +155,7 @@ class WebhookDocument(Document):
     retry_schedule: Sequence[int] | None = Field(
         description="Pauses in seconds before each retry; null: the operator's schedule."
     )
+    ordering: Ordering = Field(description=ORDERING)
     created_at: Moment
 
     @classmethod
@@ -191,6 +195,7 @@ class WebhookDocument(Document):
             max_events_per_second=options.max_events_per_second,
             max_in_flight=options.max_in_flight,
             retry_schedule=options.retry_schedule_s,
+            ordering=options.ordering,
             created_at=webhook.created_ms,
         )
 

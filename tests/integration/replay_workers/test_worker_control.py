@@ -2,11 +2,18 @@
 
 import asyncio
 import logging
+import time
 
 import pytest
+from sqlalchemy import update
 
-from app.domain.model import Counts, WebhookStatus
+from app.domain.endpoint_options import EndpointOptions, Ordering
+from app.domain.hours import HOUR_MS
+from app.domain.model import Counts, WebhookStatus, Window
+from app.domain.recovery import RecoveryRecord
 from app.domain.states import ReplayState
+from app.log.event import NewEvent
+from app.store.tables import replays
 from app.webhooks.signing import new_secret
 from tests.integration.replay_workers.worker_bench import Bench
 from tests.support.processes.waiting import until_async
@@ -198,6 +205,43 @@ def test_a_410_response_disables_the_webhook(
         assert (webhook.status, webhook.status_reason) == (WebhookStatus.DISABLED, reason)
         (line,) = [record for record in caplog.records if record.name == "rewind.audit"]
         assert line.__dict__["target"] == webhook.id
+
+    asyncio.run(scenario())
+
+
+def test_an_ordered_webhook_is_disabled_when_its_receiver_fails_for_a_day_of_recovery(
+    timed_bench: Bench,
+) -> None:
+    bench, origin = timed_bench, timed_bench.settings.origin
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        strict = EndpointOptions(ordering=Ordering.STRICT)
+        bench.store.update_webhook(webhook.id, change_options=lambda _: strict)
+        begin_ms = time.time_ns() // 1_000_000
+        await bench.publish(
+            [
+                NewEvent(webhook.id, f"evt_{number}", "test.happened", begin_ms + number, b"{}")
+                for number in range(20)
+            ]
+        )
+        record = RecoveryRecord(begin_ms, Window(begin_ms, begin_ms + 1_000))
+        bench.store.save_recovery(webhook.id, record, origin=origin, is_recovered=True)
+        replay = bench.store.start_recovery(webhook.id, origin=origin)
+        assert replay is not None
+        earlier = update(replays).values(created_ms=replays.c.created_ms - 25 * HOUR_MS)
+        bench.store.database.write(lambda connection: connection.execute(earlier))
+        bench.change(retry_attempts_max=2, retry_base_s=0.01, retry_cap_s=0.02)
+        bench.receiver.answer(503)
+        async with bench.worker():
+            ended = await bench.finished(replay)
+        assert (ended.state, ended.counts.failed) == (ReplayState.FAILED, 0)
+        assert {each.event_id for each in bench.received} == {"evt_0"}
+        disabled = bench.store.webhook(webhook.id)
+        assert disabled.status is WebhookStatus.DISABLED
+        assert "25 hours ago" in str(disabled.status_reason)
+        # Enabled again, it gets all of them.
+        assert bench.store.recoveries(origin=origin)[webhook.id].window.from_ms == begin_ms
 
     asyncio.run(scenario())
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.domain.delivery import LiveOutcome
+from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewWebhook, Webhook
 from app.domain.rules import Rule
 from app.log.outcomes import DeliveryOutcome, decode_outcome
@@ -80,9 +81,12 @@ class LiveScene:
         *event_types: str,
         where: dict[str, Any] | None = None,
         auto_recovery: bool = True,
+        options: EndpointOptions = NO_OPTIONS,
     ) -> Webhook:
         """Create an enabled webhook of a receiver, with a rule if event types are given."""
-        new = NewWebhook(receiver.url, "test", new_secret(), auto_recovery=auto_recovery)
+        new = NewWebhook(
+            receiver.url, "test", new_secret(), auto_recovery=auto_recovery, options=options
+        )
         webhook = self.store.create_webhook(new)
         receiver.expect(webhook.secret)
         if event_types:

@@ -11,6 +11,7 @@ from app.domain.endpoint_options import (
     BearerAuthentication,
     ClientCredentials,
     EndpointOptions,
+    Ordering,
 )
 from app.domain.model import Webhook
 from app.store import Store
@@ -37,6 +38,7 @@ UNSET: Final[dict[str, Any]] = {
     "maxEventsPerSecond": None,
     "maxInFlight": None,
     "retrySchedule": None,
+    "ordering": "none",
 }
 
 
@@ -65,6 +67,7 @@ async def test_options_are_used_from_the_first_request_and_their_secrets_never_s
             "maxEventsPerSecond": 50,
             "maxInFlight": 2,
             "retrySchedule": [5, 60, 600],
+            "ordering": "strict",
         },
     )
     assert answer.status_code == 201
@@ -85,10 +88,17 @@ async def test_options_are_used_from_the_first_request_and_their_secrets_never_s
         "maxEventsPerSecond": 50,
         "maxInFlight": 2,
         "retrySchedule": [5, 60, 600],
+        "ordering": "strict",
     }
     webhook = store.webhook(document["id"])
     assert webhook.options == EndpointOptions(
-        {"x-tenant": SECRET}, BasicAuthentication("me", SECRET), 5, 50, 2, (5, 60, 600)
+        {"x-tenant": SECRET},
+        BasicAuthentication("me", SECRET),
+        5,
+        50,
+        2,
+        (5, 60, 600),
+        Ordering.STRICT,
     )
     assert SECRET not in repr(webhook)
     assert stored(store, webhook.id) is not None
@@ -134,6 +144,9 @@ async def test_a_change_keeps_what_it_does_not_name(
         assert changed == EndpointOptions(retry_schedule_s=schedule)
         assert await change(description="kept") == changed
     assert await change(retrySchedule=None) is None
+    assert await change(ordering="strict") == EndpointOptions(ordering=Ordering.STRICT)
+    assert await change(description="kept") == EndpointOptions(ordering=Ordering.STRICT)
+    assert await change(ordering=None) is None
     assert shown((await client.get(f"/webhooks/{webhook.id}")).json()) == UNSET
 
 
@@ -216,6 +229,7 @@ async def test_a_stored_schedule_that_exceeds_the_setting_does_not_refuse_other_
         ({"retrySchedule": [1, 1, 601]}, "retrySchedule"),
         ({"retrySchedule": [601, 1200]}, "retrySchedule"),
         ({"maxEventsPerSecond": 0}, "maxEventsPerSecond"),
+        ({"ordering": "fifo"}, "ordering"),
     ],
 )
 async def test_an_option_that_is_not_allowed_is_rejected_without_its_value(

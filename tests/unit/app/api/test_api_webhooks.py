@@ -29,7 +29,8 @@ async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
         *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
         *("health", "autoRecovery", "liveRetries", "coveredByGrant"),
         *("headerNames", "authentication"),
-        *("timeoutSeconds", "maxEventsPerSecond", "maxInFlight", "retrySchedule", "eventTypes"),
+        *("timeoutSeconds", "maxEventsPerSecond", "maxInFlight", "retrySchedule", "ordering"),
+        "eventTypes",
     }
     assert document["secret"].startswith("whsec_")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document["createdAt"])

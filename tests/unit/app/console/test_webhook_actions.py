@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.endpoint_options import Ordering
 from app.domain.model import NewReplay, Webhook, WebhookStatus, Window
 from app.domain.states import ReplayState
 from app.services import verification
@@ -228,6 +229,17 @@ async def test_a_new_description_keeps_a_url_changed_concurrently(
     await redirected(developers_client, path, form | {"description": "orders"})
     changed = store.webhook(reached.id)
     assert (changed.url, changed.description) == (f"{reached.url}/moved", "orders")
+
+
+async def test_strict_order_is_turned_on_and_off(
+    developers_client: ConsoleClient, store: Store, reached: Webhook
+) -> None:
+    path = f"{page_of(reached)}/edit"
+    for ordering in Ordering.STRICT, Ordering.NONE:
+        form = (await developers_client.page(path)).fields(FORM)
+        assert form["ordering"] != ordering
+        await redirected(developers_client, path, form | {"ordering": ordering})
+        assert store.webhook(reached.id).is_ordered == (ordering is Ordering.STRICT)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,13 @@ def test_five_failures_or_an_exhausted_schedule_begin_a_recovery(
     assert begins_recovery(failures, attempts, is_exhausted=is_exhausted) is expected
 
 
+def test_in_strict_order_a_failed_retry_begins_a_recovery() -> None:
+    begins = [
+        begins_recovery(count, count, is_exhausted=False, is_ordered=True) for count in (1, 2)
+    ]
+    assert begins == [False, True]
+
+
 def test_nothing_is_covered_until_the_window_is_stored() -> None:
     recovery = Recovery.begin(POLICY, NOW_MS - 9_000, NOW_MS - 5_000)
     assert not recovery.is_covered(NOW_MS - 5_000, NOW_MS)

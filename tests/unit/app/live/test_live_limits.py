@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.domain.endpoint_options import EndpointOptions
+from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.live.limits import LiveLimits
 from tests.support.processes.waiting import until_async
 
@@ -13,6 +13,12 @@ def test_requests_in_flight_are_limited_by_options_and_setting() -> None:
     for wanted, expected in ((2, 2), (100, 8), (None, 8)):
         limits.options = EndpointOptions(max_in_flight=wanted)
         assert limits.in_flight_max == expected
+
+
+def test_in_strict_order_one_request_is_in_flight() -> None:
+    limits = LiveLimits(8, lambda: None)
+    limits.options = EndpointOptions(max_in_flight=4, ordering=Ordering.STRICT)
+    assert limits.in_flight_max == 1
 
 
 def test_without_a_rate_every_delivery_may_start() -> None:

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.moves import MoveEvent
 from app.domain.options import Only, ReplayReason
 from app.domain.recovery import RecoveryRecord
 from app.domain.states import ReplayState
 from app.store import Store
-from app.store.recovery_replays import ACTOR
+from app.store.recovery_replays import ACTOR, AHEAD_MS
 from app.webhooks.signing import new_secret
 
 RECORD = RecoveryRecord(since_ms=900, window=Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
@@ -127,3 +128,36 @@ def test_a_failed_recovery_is_recovered_again(store: Store, webhook: Webhook, is
         store.enable_webhook(webhook.id, webhook.url)
     (second_id,) = start_due(store)
     assert store.replay(second_id).window.from_ms == 1_000
+
+
+def test_a_recovery_is_unfinished_until_its_replay_has_ended(
+    store: Store, webhook: Webhook
+) -> None:
+    store.save_recovery(webhook.id, RECORD, origin="here")
+    assert store.find_unfinished(origin="here") == {webhook.id: RECORD}
+    store.save_recovery(webhook.id, RECORD, origin="here", is_recovered=True)
+    assert store.find_unfinished(origin="here") == {webhook.id: None}
+    (replay_id,) = start_due(store)
+    assert store.find_unfinished(origin="here") == {webhook.id: None}
+    # A second outage during the recovery.
+    store.save_recovery(webhook.id, RECORD, origin="here")
+    assert store.find_unfinished(origin="here") == {webhook.id: None}
+    assert store.find_unfinished(origin="there") == {}
+    store.cancel_replay(replay_id)
+    assert store.find_unfinished(origin="here") == {webhook.id: RECORD}
+    store.drop_recovery(webhook.id, origin="here")
+    store.create_replay(NewReplay(webhook.id, Window(1, 2)))
+    assert store.find_unfinished(origin="here") == {}
+
+
+def test_the_recovery_of_an_ordered_webhook_sends_one_event_at_a_time(
+    store: Store, webhook: Webhook
+) -> None:
+    strict = EndpointOptions(ordering=Ordering.STRICT)
+    store.update_webhook(webhook.id, change_options=lambda _: strict)
+    store.save_recovery(webhook.id, RECORD, origin="here", is_recovered=True)
+    replay = store.start_recovery(webhook.id, origin="here")
+    assert replay is not None
+    assert replay.options.max_in_flight == 1
+    # Also events that are logged after its creation, until it looks up the end of the log.
+    assert replay.window.to_ms >= webhook.created_ms + AHEAD_MS

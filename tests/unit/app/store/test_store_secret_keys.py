@@ -16,6 +16,7 @@ from app.domain.endpoint_options import (
     HEADERS_BYTES_MAX,
     BearerAuthentication,
     EndpointOptions,
+    Ordering,
 )
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.secret_keys import format_secret_key, key_id
@@ -114,7 +115,8 @@ def test_options_of_webhooks_are_stored_encrypted(stored_store: Store, database_
     # The longest options that the API accepts fit into MySQL's TEXT.
     header = {"x-a": "\\" * (HEADERS_BYTES_MAX - 3)}
     token = BearerAuthentication("\\" * 4_096)
-    options, store = EndpointOptions(header, token, retry_schedule_s=(1, 2)), stored_store
+    options = EndpointOptions(header, token, retry_schedule_s=(1, 2), ordering=Ordering.STRICT)
+    store = stored_store
     webhook = store.create_webhook(
         NewWebhook("https://example.com/hook", "orders", new_secret(), options=options)
     )
