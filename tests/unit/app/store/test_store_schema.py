@@ -43,11 +43,11 @@ def test_concurrent_migrations_of_processes_take_turns(
     with ExitStack() as stack:
         processes = [
             stack.enter_context(ServerProcess(arguments, tmp_path / f"{number}.log"))
-            for number in range(4)
+            for number in range(2)
         ]
         for process in processes:
             process.launch()
-        assert [process.wait() for process in processes] == [0] * 4
+        assert [process.wait() for process in processes] == [0, 0]
     assert is_migrated(empty_database_url)
 
 
@@ -76,14 +76,13 @@ def test_a_missing_migration_raises_schema_outdated(empty_database_url: str) -> 
     store.close()
 
 
-def test_a_database_of_a_later_version_is_not_changed(empty_database_url: str) -> None:
-    migrate(empty_database_url)
-    engine = open_engine(empty_database_url)
+def test_a_database_of_a_later_version_is_not_changed(migrated_url: str) -> None:
+    engine = open_engine(migrated_url)
     with engine.execution_options(rewind_writes=True).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
     with pytest.raises(SchemaUnknown, match="schema is 9999, which this version does not know"):
-        migrate(empty_database_url)
+        migrate(migrated_url)
 
 
 def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
@@ -92,23 +91,10 @@ def test_the_revision_of_the_tables_is_that_of_the_last_migration() -> None:
 
 
 @pytest.mark.processes
-def test_alembic_is_not_loaded_for_a_migrated_database(empty_database_url: str) -> None:
-    migrate(empty_database_url)
+def test_alembic_is_not_loaded_for_a_migrated_database(migrated_url: str) -> None:
     program = (
-        "import sys; from app.store import migrate;"
-        " migrate(sys.argv[1]); sys.exit('alembic' in sys.modules)"
+        "import sys; from app.store import Store, migrate; url = sys.argv[1];"
+        " Store.open(url).check(); migrate(url); sys.exit('alembic' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program, empty_database_url], check=False)
-    assert done.returncode == 0
-
-
-@pytest.mark.processes
-def test_checking_a_store_does_not_load_alembic(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/rewind.db"
-    migrate(url)
-    program = (
-        "import sys; from app.store import Store;"
-        " Store.open(sys.argv[1]).check(); sys.exit('alembic' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program, url], check=False)
+    done = subprocess.run([sys.executable, "-c", program, migrated_url], check=False)
     assert done.returncode == 0
