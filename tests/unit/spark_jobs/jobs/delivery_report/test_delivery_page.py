@@ -57,7 +57,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-# The page is drawn once.
+# Each page is drawn once.
 pytestmark = pytest.mark.xdist_group("delivery_page")
 
 
@@ -71,6 +71,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Page:
     return Page((folder / "2026-11-21.html").read_text())
+
+
+@pytest.fixture(scope="module")
+def folder_of_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the page of a day without events, written after those of other days."""
+    folder = tmp_path_factory.mktemp("days")
+    for other in ("notes", "2026-11-22", "2026-11-20"):
+        (folder / f"{other}.html").touch()
+    page = write_page(EMPTY, folder, source="/tables/raw", unread=0)
+    assert page == folder / "2026-11-21.html"
+    return folder
 
 
 def test_every_image_is_a_png_file_with_an_alternative_text(page: Page, folder: Path) -> None:
@@ -123,9 +134,8 @@ def test_each_table_has_a_caption_and_scoped_headings(page: Page) -> None:
     assert len(page.of("td")) == 3 * 11
 
 
-def test_a_day_without_events_has_a_page(tmp_path: Path) -> None:
-    path = write_page(EMPTY, tmp_path, source="/tables/raw", unread=0)
-    page = Page(path.read_text())
+def test_a_day_without_events_has_a_page(folder_of_days: Path) -> None:
+    page = Page((folder_of_days / "2026-11-21.html").read_text())
     assert "Everything was delivered live." in page.texts
     assert not any("could not be read" in text for text in page.texts)
     assert [each["alt"] for each in page.of("img")] == [
@@ -134,15 +144,12 @@ def test_a_day_without_events_has_a_page(tmp_path: Path) -> None:
     ]
 
 
-def test_the_index_lists_all_days_newest_first(tmp_path: Path) -> None:
-    for other in ("notes", "2026-11-22", "2026-11-20"):
-        (tmp_path / f"{other}.html").touch()
-    write_page(EMPTY, tmp_path, source="/tables/raw", unread=0)
-    index = Page((tmp_path / "index.html").read_text())
+def test_the_index_lists_all_days_newest_first(folder_of_days: Path) -> None:
+    index = Page((folder_of_days / "index.html").read_text())
     assert [each["href"] for each in index.of("a")] == [
         *("2026-11-22.html", "2026-11-21.html", "2026-11-20.html"),
     ]
-    assert list(tmp_path.glob(".*.tmp")) == []
+    assert list(folder_of_days.glob(".*.tmp")) == []
 
 
 @pytest.mark.parametrize(
