@@ -25,6 +25,9 @@ HANDSHAKE_TIMEOUT_S: Final = 10.0
 CHUNK_BYTES: Final = 256 * 1024
 """At most this much is received, or encrypted and sent, at once."""
 
+RECORD_BYTES_MAX: Final = 5 + 2**14 + 2048
+"""A TLS record: header, content, and what encryption adds (RFC 5246, section 6.2.3)."""
+
 
 class TlsServer:
     """What the TLS connections of a broker share: contexts, threads for handshakes, a buffer.
@@ -78,7 +81,11 @@ class TlsConnection(Connection):
 
     def _receive(self) -> None:
         if not self._has_more:
-            count = self._receive_into(self._server.scratch)
+            # Encrypted bytes are outside the memory budget: those of a small buffer are few.
+            space = self._server.scratch
+            if not self.buffer.has_grown:
+                space = space[: len(self.buffer.free_space()) + RECORD_BYTES_MAX]
+            count = self._receive_into(space)
             if count == 0:
                 return
             self._incoming.write(self._server.scratch[:count])
