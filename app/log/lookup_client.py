@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from app.log.client_errors import CLIENT_ERRORS
 
-_CONNECT_S: Final = 1.0
+CONNECT_S: Final = 1.0
 """How long the first use waits for a broker, at most."""
 
 
@@ -65,11 +65,11 @@ class LookupClient:
 
 
 def _connected(admin: AdminClient) -> AdminClient:
-    """The client, once a broker has answered it, or after `_CONNECT_S`.
+    """The client, once a broker has answered it, or after `CONNECT_S`.
 
     If librdkafka looks up a leader before it has a connection, it sometimes sends the request only
     after three seconds.
     """
     with suppress(KafkaException):
-        admin.describe_cluster(request_timeout=_CONNECT_S).result()
+        admin.describe_cluster(request_timeout=CONNECT_S).result()
     return admin

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from app.log import lookup_client
 from tests.support.processes.waiting import DEADLINE_S
 
 
@@ -19,8 +20,12 @@ def foreign_broker() -> Iterator[str]:
 
 
 @pytest.fixture
-def refused_address() -> Iterator[str]:
-    """Yield a HOST:PORT that refuses connections and stays reserved."""
+def refused_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield a HOST:PORT that refuses connections and stays reserved.
+
+    Lookups hardly wait for their first connection, which there will not be.
+    """
+    monkeypatch.setattr(lookup_client, "CONNECT_S", 0.05)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
