@@ -5,10 +5,11 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NoReturn, Protocol
 
+from app.domain.model import Window
 from app.domain.recovery import Recovery, RecoveryRecord
 from app.domain.retry import RetryPolicy
 from app.store import Store, StoreUnavailable
@@ -37,17 +38,22 @@ class RecoveryCheck(Protocol):
 
 @dataclass(slots=True)
 class _PendingChange:
-    """The last change of a webhook that is not stored, and what to call once it is."""
+    """What is not stored of a webhook, and what to call once it is.
 
-    change: Callable[[], None]
+    `missed` covers all outages that are over and missed events, `change` is the last one of the
+    present outage or the end of one that missed nothing.
+    """
+
+    missed: RecoveryRecord | None = None
+    change: Callable[[], None] | None = None
     stored: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Recoveries:
     """The recoveries of one live process in the database. For one event loop.
 
-    Without the database, changes are repeated until they are stored. Of several changes of a
-    webhook only the last is stored, which includes the earlier ones.
+    Without the database, changes are repeated until they are stored. Of several changes of an
+    outage only the last is stored, which includes the earlier ones.
     """
 
     def __init__(
@@ -88,16 +94,16 @@ class Recoveries:
             stored()
 
         change = partial(self._store.save_recovery, webhook_id, record, origin=self._origin)
-        self._add(webhook_id, change, finish)
+        self._add(webhook_id, change, None, finish)
 
     def finish(self, webhook_id: str, recovery: Recovery, stored: Callable[[], None]) -> None:
         """Store that the receiver accepts events again; `stored` is called after that."""
         if recovery.has_missed:
-            save = partial(self._store.save_recovery, is_recovered=True)
-            change = partial(save, webhook_id, recovery.record, origin=self._origin)
+            self._add(webhook_id, None, recovery.record, stored)
         else:
-            change = partial(self._store.drop_recovery, webhook_id, origin=self._origin)
-        self._add(webhook_id, change, stored)
+            since_ms = recovery.record.since_ms
+            drop = partial(self._store.drop_recovery, webhook_id, since_ms, origin=self._origin)
+            self._add(webhook_id, drop, None, stored)
 
     def watch(self, webhook_id: str, check: RecoveryCheck) -> None:
         """Call `check` soon and regularly, with what the database has after all changes so far."""
@@ -155,15 +161,22 @@ class Recoveries:
                 self._wake_workers(replay.id)
                 _log.info("recovery-started", extra={"webhook": webhook_id, "replay": replay.id})
 
-    def _add(self, webhook_id: str, change: Callable[[], None], stored: Callable[[], None]) -> None:
-        pending = self._pending.setdefault(webhook_id, _PendingChange(change))
+    def _add(
+        self,
+        webhook_id: str,
+        change: Callable[[], None] | None,
+        missed: RecoveryRecord | None,
+        stored: Callable[[], None],
+    ) -> None:
+        pending = self._pending.setdefault(webhook_id, _PendingChange())
+        pending.missed = _both(pending.missed, missed)
         pending.change = change
         pending.stored.append(stored)
         self._has_pending.set()
 
     async def _write(self, webhook_id: str, pending: _PendingChange) -> None:
         try:
-            await asyncio.to_thread(pending.change)
+            await asyncio.to_thread(self._store_change, webhook_id, pending)
         except StoreUnavailable as error:
             _log.warning("recovery-not-stored", extra={"webhook": webhook_id, "reason": str(error)})
             await asyncio.sleep(_RETRY_S)
@@ -172,9 +185,29 @@ class Recoveries:
         for each in pending.stored:
             each()
 
+    def _store_change(self, webhook_id: str, pending: _PendingChange) -> None:
+        if pending.missed is not None:
+            self._store.save_recovery(
+                webhook_id, pending.missed, origin=self._origin, is_recovered=True
+            )
+        if pending.change is not None:
+            pending.change()
+
     def _put_back(self, webhook_id: str, failed: _PendingChange) -> None:
         """Write a change again, unless a later one replaces it."""
         later = self._pending.setdefault(webhook_id, failed)
         if later is not failed:
+            later.missed = _both(failed.missed, later.missed)
             later.stored = failed.stored + later.stored
         self._has_pending.set()
+
+
+def _both(earlier: RecoveryRecord | None, later: RecoveryRecord | None) -> RecoveryRecord | None:
+    """A record that covers two outages."""
+    if earlier is None or later is None:
+        return earlier or later
+    window = Window(
+        min(earlier.window.from_ms, later.window.from_ms),
+        max(earlier.window.to_ms, later.window.to_ms),
+    )
+    return replace(later, since_ms=min(earlier.since_ms, later.since_ms), window=window)

@@ -64,13 +64,14 @@ def finish_recovery(connection: Connection, webhook_id: str) -> None:
     connection.execute(statement.values(recovered_ms=now_ms()))
 
 
-def drop_recovery(connection: Connection, webhook_id: str, *, origin: str) -> None:
-    """Delete the row of a webhook that is failing and has missed nothing."""
-    connection.execute(
-        delete(recoveries).where(
-            _row.webhook_id == webhook_id, _row.origin == origin, _row.recovered_ms.is_(None)
-        )
-    )
+def drop_recovery(connection: Connection, webhook_id: str, since_ms: int, *, origin: str) -> None:
+    """End an outage of a webhook since a time, which has missed nothing.
+
+    A row that an earlier outage began has missed events, and is due.
+    """
+    is_failing = (_row.webhook_id == webhook_id, _row.origin == origin, _row.recovered_ms.is_(None))
+    connection.execute(delete(recoveries).where(*is_failing, _row.since_ms >= since_ms))
+    connection.execute(update(recoveries).where(*is_failing).values(recovered_ms=now_ms()))
 
 
 def delete_recoveries(connection: Connection, webhook_id: str) -> None:

@@ -96,11 +96,23 @@ def test_a_due_recovery_of_a_webhook_that_fails_again_is_not_started(
 
 def test_without_missed_events_or_webhook_nothing_is_left(store: Store, webhook: Webhook) -> None:
     store.save_recovery(webhook.id, RECORD, origin="here")
-    store.drop_recovery(webhook.id, origin="here")
+    store.drop_recovery(webhook.id, RECORD.since_ms, origin="here")
     assert store.recoveries(origin="here") == {}
     store.save_recovery(webhook.id, RECORD, origin="here")
     store.delete_webhook(webhook.id)
     assert store.recoveries(origin="here") == {}
+
+
+def test_an_outage_without_missed_events_leaves_the_recovery_of_the_previous_one(
+    store: Store, webhook: Webhook
+) -> None:
+    store.save_recovery(webhook.id, RECORD, origin="here", is_recovered=True)
+    # It begins before the replay is created.
+    since_ms = RECORD.since_ms + 1
+    store.save_recovery(webhook.id, replace(RECORD, since_ms=since_ms), origin="here")
+    store.drop_recovery(webhook.id, since_ms, origin="here")
+    (replay_id,) = start_due(store)
+    assert store.replay(replay_id).window.from_ms == RECORD.window.from_ms
 
 
 def test_a_recovery_that_no_process_continues_is_due_once_its_webhook_is_healthy(
@@ -145,7 +157,7 @@ def test_a_recovery_is_unfinished_until_its_replay_has_ended(
     assert store.find_unfinished(origin="there") == {}
     store.cancel_replay(replay_id)
     assert store.find_unfinished(origin="here") == {webhook.id: RECORD}
-    store.drop_recovery(webhook.id, origin="here")
+    store.drop_recovery(webhook.id, RECORD.since_ms, origin="here")
     store.create_replay(NewReplay(webhook.id, Window(1, 2)))
     assert store.find_unfinished(origin="here") == {}
 
