@@ -1,4 +1,4 @@
-"""Every link from one page to another leads somewhere."""
+"""Every page is listed, and every link from one page to another leads somewhere."""
 
 import re
 from pathlib import Path
@@ -32,3 +32,8 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
         if not is_there:
             lost.append(link)
     assert not lost
+
+
+def test_the_navigation_of_the_site_has_every_page() -> None:
+    listed = re.findall(r"([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} <= set(listed)
