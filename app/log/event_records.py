@@ -3,26 +3,23 @@
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ListOffsetsResultInfo
+from confluent_kafka import IsolationLevel, TopicPartition
 
 from app.config import Settings
 from app.domain.event_index import EventPartition, EventPlace
 from app.log.browser.partition_scan import RangeRequest, RawRecord
 from app.log.deliveries.delivery import headers_of
 from app.log.deliveries.reader_pool import ReaderPool
-from app.log.error_text import public_text
-from app.log.errors import InspectionsBusy, LogUnavailable
+from app.log.errors import InspectionsBusy, LogUnavailable, TopicMissing
 from app.log.event import header_text, is_presentable, members_of, place_name, printable_text
 from app.log.group_position import Bounds
 from app.log.inspection.deadline import Deadline
-from app.log.lookup_client import LookupClient
+from app.log.lookup_client import LookupClient, check_led
 from app.log.topics import DELIVERY_LOG, EVENTS
-from logbroker.client.admin import EARLIEST, LATEST, log_position
+from logbroker.client.admin import EARLIEST, LATEST
 
 AT_A_TIME: Final = 4
 
@@ -82,19 +79,16 @@ class EventRecords:
         """
         found = {}
         for is_delivery_log, topic in _TOPICS.items():
-            try:
-                bounds = self._bounds(topic, deadline)
-            except KafkaException as refusal:
-                error: KafkaError = refusal.args[0]
-                raise LogUnavailable(f"topic {topic}: {public_text(error)}") from refusal
-            for number, each in bounds.items():
-                found[EventPartition(is_delivery_log, number)] = each
+            with suppress(TopicMissing):
+                for number, each in self._bounds(topic, deadline).items():
+                    found[EventPartition(is_delivery_log, number)] = each
         return found
 
     def _bounds(self, topic: str, deadline: Deadline) -> dict[int, Bounds]:
-        partitions = [TopicPartition(topic, each) for each in self._partitions(topic, deadline)]
-        if not partitions:
-            return {}
+        known = self._client.partitions(topic, deadline.request_timeout_s)
+        for number in known:
+            check_led(known, number)
+        partitions = [TopicPartition(topic, each) for each in sorted(known)]
         lows, highs = (
             self._client.admin.list_offsets(
                 dict.fromkeys(partitions, spec),
@@ -103,18 +97,12 @@ class EventRecords:
             )
             for spec in (EARLIEST, LATEST)
         )
-        return {each.partition: Bounds(_offset(lows[each]), _offset(highs[each])) for each in lows}
-
-    def _partitions(self, topic: str, deadline: Deadline) -> list[int]:
-        found = self._client.metadata(topic, deadline.request_timeout_s).topics[topic]
-        if found.error is None:
-            for number, partition in found.partitions.items():
-                if partition.leader < 0:
-                    raise LogUnavailable(f"topic {topic}: partition {number} has no leader")
-            return sorted(found.partitions)
-        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return []
-        raise LogUnavailable(f"topic {topic}: {public_text(found.error)}")
+        return {
+            each.partition: Bounds(
+                *(self._client.found(topic, answers[each]).offset for answers in (lows, highs))
+            )
+            for each in partitions
+        }
 
     def read(
         self,
@@ -144,13 +132,6 @@ class EventRecords:
                 records = [_event_record(partition, each) for each in result.records]
                 found[partition] = EventRange(records, result.position)
         return found
-
-
-def _offset(future: "Future[ListOffsetsResultInfo]") -> int:
-    position = log_position(future.result())
-    if position is None:
-        raise LogUnavailable("the leader of a partition does not answer")
-    return position.offset
 
 
 def _event_record(partition: EventPartition, record: RawRecord) -> EventRecord:

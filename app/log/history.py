@@ -4,20 +4,18 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     ListOffsetsResultInfo,
     OffsetSpec,
-    PartitionMetadata,
 )
 
 from app.domain.model import OffsetRange, Window
-from app.log.error_text import public_text
-from app.log.errors import LogUnavailable, TopicMissing, WindowNotRetained
+from app.log.errors import WindowNotRetained
 from app.log.group_position import Bounds
-from app.log.lookup_client import LookupClient
+from app.log.lookup_client import LookupClient, check_led
 from app.log.topics import DELIVERY_LOG
-from logbroker.client.admin import EARLIEST, LATEST, log_position, since
+from logbroker.client.admin import EARLIEST, LATEST, since
 from logbroker.client.partitioner import partition_for_key
 
 _SILENCE_MS: Final = 4_000
@@ -59,7 +57,7 @@ class LogHistory:
             TopicMissing: the topic does not exist.
             LogUnavailable: the log does not answer.
         """
-        return len(self._partitions(self._topic))
+        return len(self._client.partitions(self._topic, self._timeout_s))
 
     def partition_for(self, webhook_id: str) -> int:
         """Return the partition of a webhook: the one that its id hashes to.
@@ -68,9 +66,9 @@ class LogHistory:
             LogUnavailable: the log does not answer, the topic does not exist, or the partition has
                 no leader.
         """
-        partitions = self._partitions(self._topic)
+        partitions = self._client.partitions(self._topic, self._timeout_s)
         number = partition_for_key(webhook_id.encode(), len(partitions))
-        _check_led(partitions, number)
+        check_led(partitions, number)
         return number
 
     def offsets_for(
@@ -127,20 +125,9 @@ class LogHistory:
             LogUnavailable: the log does not answer, or the partition does not exist or has no
                 leader.
         """
-        _check_led(self._partitions(topic), partition)
+        check_led(self._client.partitions(topic, self._timeout_s), partition)
         lookups = [self._look_up(partition, spec, topic) for spec in (EARLIEST, LATEST)]
         return Bounds(*(self._found(lookup).offset for lookup in lookups))
-
-    def _partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
-        try:
-            found = self._client.metadata(topic, self._timeout_s).topics[topic]
-        except KafkaException as refusal:
-            raise self._unavailable(refusal.args[0]) from refusal
-        if found.error is None:
-            return found.partitions
-        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicMissing(f"topic {topic}: {found.error.str()}")
-        raise self._unavailable(found.error)
 
     def _look_up(
         self, partition: int, spec: OffsetSpec, topic: str | None = None
@@ -150,26 +137,7 @@ class LogHistory:
         return answers[place]
 
     def _found(self, future: "Future[ListOffsetsResultInfo]") -> "ListOffsetsResultInfo":
-        try:
-            found = future.result()
-        except KafkaException as refusal:
-            raise self._unavailable(refusal.args[0]) from refusal
-        if log_position(found) is None:
-            raise LogUnavailable("the leader of a partition does not answer")
-        return found
-
-    def _unavailable(self, error: KafkaError) -> LogUnavailable:
-        self._client.log_errors()
-        return LogUnavailable(f"topic {self._topic}: {public_text(error)}")
-
-
-def _check_led(partitions: Mapping[int, PartitionMetadata], number: int) -> None:
-    """Raise LogUnavailable if a partition does not exist or has no leader."""
-    found = partitions.get(number)
-    if found is None:
-        raise LogUnavailable(f"partition {number} does not exist")
-    if found.leader < 0:
-        raise LogUnavailable(f"partition {number} has no leader")
+        return self._client.found(self._topic, future)
 
 
 def _check_retained(found: Mapping[str, Any], window: Window) -> None:
