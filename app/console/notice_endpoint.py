@@ -12,9 +12,9 @@ from app.console.flash_messages import flash_query
 from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
 from app.console.notice_endpoints import FIELDS, render_form
 from app.console.rendering import render_page
+from app.console.rotation import parse_rotation, rotation_context
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import NOTICE_ENDPOINTS
-from app.console.webhook_actions import GRACE_PERIODS, parse_rotation
 from app.domain.account_notices import NoticeEndpoint
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
@@ -25,7 +25,6 @@ from app.services import notice_endpoints
 from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified, RequestRefused
 from app.services.services import Services
 from app.webhooks.endpoint_test import EndpointTest
-from app.webhooks.signing import new_secret
 
 router = APIRouter(prefix="/notice-endpoints/{endpoint_id}")
 
@@ -125,7 +124,7 @@ async def edit(
 async def rotation_page(
     endpoint_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
-    """Show the form for the grace period, with the new secret as that of a webhook."""
+    """Show the form for the grace period."""
     endpoint = await _read(services, viewer, endpoint_id)
     return await _render_rotation(request, endpoint, None, chosen=str(GRACE_S))
 
@@ -271,10 +270,7 @@ async def _render_rotation(
         "notice_endpoint_rotate.html",
         200 if rejection is None else rejection.status,
         endpoint=endpoint,
-        rejection=rejection,
-        secret=new_secret(),
-        grace_periods=GRACE_PERIODS,
-        chosen=chosen,
+        **rotation_context(rejection, chosen),
     )
 
 

@@ -11,12 +11,12 @@ from app.console.flash_messages import flash_query
 from app.console.forms import (
     REJECTIONS,
     ChangeForm,
-    Form,
     FormRejection,
     form_rejection,
     parse_body,
 )
 from app.console.rendering import render_page
+from app.console.rotation import parse_rotation, rotation_context
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS
 from app.console.webhook import render_webhook
@@ -26,25 +26,14 @@ from app.domain.model import Webhook
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
 from app.http.problems import Problem
-from app.http.request_bodies import GRACE_S, Disabling, Rotation, WebhookChange
+from app.http.request_bodies import GRACE_S, Disabling, WebhookChange
 from app.services import webhooks
 from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified, RequestRefused
 from app.services.services import Services
-from app.webhooks.signing import new_secret
 
 EDIT_FIELDS: Final = ("url", "description", "autoRecovery", "ordering")
 
-GRACE_PERIODS: Final = {
-    0: "none: end it now",
-    3_600: "1 hour",
-    GRACE_S: "1 day",
-    7 * GRACE_S: "7 days",
-}
-"""The grace periods to choose from: seconds and label."""
-
 _CHOICES: Final = {True: "true", False: "false"}
-
-_DIGITS_MAX: Final = 9
 
 router = APIRouter(prefix="/webhooks/{webhook_id}")
 
@@ -183,11 +172,7 @@ async def disable(
 async def rotation_page(
     webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
 ) -> Response:
-    """Show the form for the grace period, with the new secret in a hidden field.
-
-    The hidden secret makes the form idempotent. Otherwise a double click would rotate twice: the
-    receiver's secret would become invalid, and the first new secret would never be shown.
-    """
+    """Show the form for the grace period."""
     webhook = await read_webhook(services, viewer, webhook_id)
     return await _render_rotation(request, webhook, None, chosen=str(GRACE_S))
 
@@ -270,15 +255,8 @@ async def _render_form(
 async def _render_rotation(
     request: Request, webhook: Webhook, rejection: FormRejection | None, *, chosen: str
 ) -> Response:
-    return await _render_form(
-        request,
-        "webhook_rotate.html",
-        webhook,
-        rejection,
-        secret=new_secret(),
-        grace_periods=GRACE_PERIODS,
-        chosen=chosen,
-    )
+    context = rotation_context(rejection, chosen)
+    return await _render_form(request, "webhook_rotate.html", webhook, **context)
 
 
 async def _render_problem(
@@ -295,21 +273,6 @@ async def _render_problem(
     log_change(request, viewer.key, action, webhook_id, status)
     error = f"{problem.kind.title}: {problem.detail}"
     return await render_webhook(request, services, viewer, webhook_id, status, error=error)
-
-
-def parse_rotation(form: Form) -> Rotation:
-    """Return the new secret and the grace period of a form.
-
-    Raises:
-        Problem: a value is invalid.
-    """
-    grace = form["gracePeriodSeconds"]
-    seconds = int(grace) if _is_number(grace) else grace
-    return parse_body(Rotation, {"secret": form["secret"], "gracePeriodSeconds": seconds})
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def _redirect_to_webhook(
