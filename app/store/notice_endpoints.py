@@ -34,7 +34,7 @@ from app.domain.model import WebhookStatus
 from app.store.errors import NoticeEndpointNotFound, TooManyNoticeEndpoints
 from app.store.notice_tables import account_notices, notice_endpoints
 from app.store.pages import PAGE_LIMIT, Page, newest_first
-from app.store.secret_keys import SecretKeys, keys_of
+from app.store.secret_keys import SecretKeys, keys_of, rotated_secret
 from app.store.sql import TEXT_CHARS_MAX, exactly, new_id, now_ms
 from app.store.tables import accounts
 
@@ -199,12 +199,7 @@ def rotate_notice_secret(
     endpoint = lock_notice_endpoint(connection, endpoint_id, of_account=of_account)
     if endpoint.secret == secret:
         return endpoint
-    keys = keys_of(connection)
-    values = {
-        "secret": keys.encrypt(endpoint_id, secret),
-        "previous_secret": keys.encrypt(endpoint_id, endpoint.secret) if grace_ms else None,
-        "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
-    }
+    values = rotated_secret(connection, endpoint_id, endpoint.secret, secret, grace_ms)
     return _update(connection, endpoint_id, values)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
-from typing import Final
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -32,6 +32,7 @@ from app.domain.secret_keys import (
     parse_secret_keys,
 )
 from app.store.errors import SecretKeyMissing, SecretUnreadable
+from app.store.sql import now_ms
 
 FILE_NAME: Final = "secret.key"
 
@@ -179,3 +180,15 @@ def _read(file: Path) -> SecretKeys:
         return SecretKeys(parse_secret_keys(text))
     except InvalidSecretKeys as error:
         raise SecretKeyMissing(f"the key file {file} {error}") from None
+
+
+def rotated_secret(
+    connection: Connection, row_id: str, present: str, new: str, grace_ms: int
+) -> dict[str, Any]:
+    """The values of a row that gets a new secret; the present one is kept for `grace_ms`."""
+    keys = keys_of(connection)
+    return {
+        "secret": keys.encrypt(row_id, new),
+        "previous_secret": keys.encrypt(row_id, present) if grace_ms else None,
+        "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
+    }

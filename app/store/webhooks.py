@@ -20,7 +20,7 @@ from app.store.errors import TooManyWebhooks, WebhookNotFound
 from app.store.pages import PAGE_LIMIT, Page, newest_first
 from app.store.recoveries import finish_recovery
 from app.store.revisions import count_up
-from app.store.secret_keys import SecretKeys, keys_of
+from app.store.secret_keys import SecretKeys, keys_of, rotated_secret
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, exactly, new_id, now_ms
 from app.store.tables import webhooks
 from app.store.webhook_notices import (
@@ -231,12 +231,7 @@ def rotate_secret(
     webhook = get_webhook(connection, webhook_id, of_account=of_account)
     if webhook.secret == secret:
         return webhook
-    keys = keys_of(connection)
-    values = {
-        "secret": keys.encrypt(webhook_id, secret),
-        "previous_secret": keys.encrypt(webhook_id, webhook.secret) if grace_ms else None,
-        "previous_secret_until_ms": now_ms() + grace_ms if grace_ms else None,
-    }
+    values = rotated_secret(connection, webhook_id, webhook.secret, secret, grace_ms)
     report_expiring_secret(connection, webhook.account_id, webhook_id, grace_ms)
     return _update(connection, webhook_id, values, revision)
 
