@@ -128,7 +128,7 @@ def test_errors_are_counted_by_api_and_name(broker: BrokerProcess, port: int) ->
     broker.make_topic("events")
     absent = MetadataRequest.MetadataRequestTopic(name="absent")
     group = JoinGroupRequest(
-        group_id="readers", session_timeout_ms=1, rebalance_timeout_ms=1, member_id="",
+        group_id="", session_timeout_ms=6000, rebalance_timeout_ms=6000, member_id="",
         protocol_type="consumer", protocols=[],
     )  # fmt: skip
     wanted = ListOffsetsRequest.ListOffsetsTopic
@@ -154,7 +154,7 @@ def test_errors_are_counted_by_api_and_name(broker: BrokerProcess, port: int) ->
         ("Produce", "CORRUPT_MESSAGE"): 2,
         ("Fetch", "OFFSET_OUT_OF_RANGE"): 1,
         ("Metadata", "UNKNOWN_TOPIC_OR_PARTITION"): 1,
-        ("JoinGroup", "INVALID_SESSION_TIMEOUT"): 1,
+        ("JoinGroup", "INVALID_GROUP_ID"): 1,
         ("ListOffsets", "UNKNOWN_TOPIC_OR_PARTITION"): 2,
     }
 

@@ -17,6 +17,7 @@ from tests.support.kafka.raw_group import (
     NONE,
     NOT_COORDINATOR,
     RawMember,
+    until_groups_loaded,
 )
 from tests.support.kafka.zookeeper import ZooKeeperServer
 from tests.support.processes.waiting import DEADLINE_S, until
@@ -53,6 +54,8 @@ def until_coordinated(cluster: BrokerCluster, *broker_ids: int) -> None:
         return all(each == reported[0] for each in reported) and set(reported[0]) == set(broker_ids)
 
     until(agree, f"{broker_ids} coordinate")
+    for broker_id in broker_ids:
+        until_groups_loaded(cluster.brokers[broker_id].bootstrap_servers)
 
 
 def one_group_per_slot() -> list[str]:

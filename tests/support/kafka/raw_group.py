@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from kafka.protocol.admin.groups import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.consumer.group import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -19,6 +20,7 @@ from kafka.protocol.consumer.group import (
 )
 
 from tests.support.kafka.raw_connection import RawConnection
+from tests.support.processes.waiting import until
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH = 7, 5, 4, 3, 8, 7
 """The versions of requests unless a test names one."""
@@ -229,6 +231,18 @@ class RawMember:
     def committed(self, topic: str, partition: int) -> int:
         """Return the committed offset of a partition, or -1."""
         return offsets_in(self.fetch({topic: [partition]}).topics)[topic, partition]
+
+
+def until_groups_loaded(bootstrap_servers: str) -> None:
+    """Wait until a broker, which may have just started, has loaded all groups it coordinates.
+
+    Until then it answers COORDINATOR_LOAD_IN_PROGRESS, which clients try again.
+    """
+    with RawConnection(bootstrap_servers) as connection:
+        until(
+            lambda: connection.ask(ListGroupsRequest(), ListGroupsResponse, 0).error_code == NONE,
+            "all groups are loaded",
+        )
 
 
 def offsets_in(topics: Iterable[Any]) -> dict[tuple[str, int], int]:
