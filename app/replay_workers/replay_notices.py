@@ -47,13 +47,14 @@ class ReplayOutbox:
         await asyncio.to_thread(self._record_outcome, notice, attempt.outcome)
 
     def _record_outcome(self, notice: ReplayNotice, outcome: AttemptOutcome) -> None:
-        store, replay_id, attempt = self._dependencies.store, notice.replay.id, notice.attempt
+        store = self._dependencies.store
+        fields = {"replay": notice.replay.id, "attempt": notice.attempt}
         if isinstance(outcome, Delivered):
-            store.finish_notice_attempt(replay_id, attempt)
-            _log.info("notice-sent", extra={"replay": replay_id, "attempt": attempt})
+            store.finish_notice_attempt(notice)
+            _log.info("notice-sent", extra=fields)
             return
-        wait_s = pause_s(attempt)
-        store.finish_notice_attempt(replay_id, attempt, wait_s)
+        wait_s = pause_s(notice.attempt)
+        store.finish_notice_attempt(notice, wait_s)
         reason = outcome.reason if isinstance(outcome, Rejected | Unreachable) else ""
         event = "notice-given-up" if wait_s is None else "notice-failed"
-        _log.warning(event, extra={"replay": replay_id, "attempt": attempt, "reason": reason})
+        _log.warning(event, extra=fields | {"reason": reason})

@@ -3,8 +3,8 @@
 The first claim also stores the notice for the endpoints of the account, see `account_notices`.
 
 The statement that ends a replay makes its notice due. A claim increments the attempt number and
-postpones the notice, so it is claimed again if no result is recorded. A result names its attempt,
-so a process that was suspended during an attempt changes nothing.
+postpones the notice, so it is claimed again if no result is recorded. A result names its attempt
+and the end of the replay, so a process that was suspended during an attempt changes nothing.
 """
 
 import logging
@@ -96,12 +96,19 @@ def _update(connection: Connection, replay_id: str, values: Mapping[str, Any]) -
 
 
 def finish_notice_attempt(
-    connection: Connection, replay_id: str, attempt: int, retry_in_s: float | None = None
+    connection: Connection, notice: ReplayNotice, retry_in_s: float | None = None
 ) -> None:
     """End an attempt; the next is due in `retry_in_s`, or never if it succeeded or was the last.
 
-    Does nothing if a later attempt has begun. Locks the replay's row.
+    Does nothing if a later attempt has begun, or the replay has not ended or ended again. Locks the
+    replay's row.
     """
     due_ms = None if retry_in_s is None else ms_from_now(retry_in_s)
-    is_attempt = and_(replays.c.id == replay_id, replays.c.notice_attempts == attempt)
+    ended = notice.replay
+    is_attempt = and_(
+        replays.c.id == ended.id,
+        replays.c.state == ended.state,
+        replays.c.lease_epoch == ended.lease_epoch,
+        replays.c.notice_attempts == notice.attempt,
+    )
     connection.execute(update(replays).where(is_attempt).values(notice_due_ms=due_ms))

@@ -85,7 +85,7 @@ def test_every_end_of_a_replay_is_notified_once(
     assert (notice.replay.state, notice.replay.notice) == (end, NoticeStyle.TWITTER)
     assert notice.attempt == 1
     assert store.claim_notice(HOUR_S) is None
-    store.finish_notice_attempt(notice.replay.id, 1)
+    store.finish_notice_attempt(notice)
     assert store.claim_notice(HOUR_S) is None
 
 
@@ -98,7 +98,7 @@ def test_the_last_checkpoint_after_a_cancellation_is_not_notified(
     store: Store, running: Claim
 ) -> None:
     store.cancel_replay(running.replay.id)
-    store.finish_notice_attempt(due_after_a_cancel(store).replay.id, 1)
+    store.finish_notice_attempt(due_after_a_cancel(store))
     assert store.checkpoint(running.lease, 5, running.replay.counts, [])
     assert store.claim_notice(HOUR_S) is None
 
@@ -127,25 +127,37 @@ def test_a_notice_without_a_result_is_claimed_as_the_next_attempt(
 
 def test_a_failed_notice_is_retried_or_given_up(store: Store, running: Claim) -> None:
     store.complete(running.lease)
-    replay_id = running.replay.id
-    due(store)
-    store.finish_notice_attempt(replay_id, 1, HOUR_S)
+    first = due(store)
+    store.finish_notice_attempt(first, HOUR_S)
     assert store.claim_notice(HOUR_S) is None
-    store.finish_notice_attempt(replay_id, 1, 0)
-    assert due(store).attempt == 2
-    store.finish_notice_attempt(replay_id, 2, None)
+    store.finish_notice_attempt(first, 0)
+    second = due(store)
+    assert second.attempt == 2
+    store.finish_notice_attempt(second)
     assert store.claim_notice(HOUR_S) is None
 
 
 def test_a_late_result_of_an_earlier_attempt_changes_nothing(store: Store, running: Claim) -> None:
     store.complete(running.lease)
-    replay_id = running.replay.id
-    due(store, lease_s=0)
-    assert due(store).attempt == 2
-    store.finish_notice_attempt(replay_id, 1)
-    store.finish_notice_attempt(replay_id, 1, None)
-    store.finish_notice_attempt(replay_id, 2, 0)
+    first, second = due(store, lease_s=0), due(store)
+    assert second.attempt == 2
+    store.finish_notice_attempt(first)
+    store.finish_notice_attempt(first, HOUR_S)
+    store.finish_notice_attempt(second, 0)
     assert due(store).attempt == 3
+
+
+def test_a_late_result_of_an_earlier_failure_changes_nothing(store: Store, running: Claim) -> None:
+    store.fail(running.lease, "broken")
+    first = due(store)
+    store.resume_replay(running.replay.id, actor="key_1")
+    again = store.claim("two", HOUR_S)
+    assert again is not None
+    store.fail(again.lease, "broken again")
+    second = due(store, lease_s=0)
+    assert (first.attempt, second.attempt) == (1, 1)
+    store.finish_notice_attempt(first)
+    assert due(store).attempt == 2
 
 
 def test_notices_are_claimed_in_the_order_of_the_ends(store: Store) -> None:
@@ -237,7 +249,7 @@ def test_many_workers_claim_each_notice_once(store: Store) -> None:
         claimed: list[str] = []
         # None may also mean that others are just looking at all that is due.
         while len(claimed) < 30 and (notice := store.claim_notice(HOUR_S)):
-            store.finish_notice_attempt(notice.replay.id, notice.attempt)
+            store.finish_notice_attempt(notice)
             claimed.append(notice.replay.id)
         return claimed
 

@@ -149,7 +149,7 @@ def test_a_failed_replay_is_resumed_at_its_checkpoint(store: Store, claimed: Cla
     assert (resumed.state, resumed.error, resumed.finished_ms) == (ReplayState.OPEN, None, None)
     assert (resumed.checkpoint, resumed.counts) == (130, Counts(9, 0, 1))
     if notice is not None:
-        store.finish_notice_attempt(failed.id, notice.attempt, 0)
+        store.finish_notice_attempt(notice, 0)
     assert store.claim_notice(60) is None
     with pytest.raises(ActiveReplayExists):
         store.create_replay(NewReplay(claimed.webhook.id, WINDOW))
