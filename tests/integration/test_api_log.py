@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from fastapi import FastAPI
 
 from app.api.application import create_app
@@ -24,6 +24,7 @@ from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.api_clients import client_of
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.committed_offsets import commit_offsets
 from tests.support.kafka.written_log import Sent, WrittenLog
 
 pytestmark = pytest.mark.anyio
@@ -55,9 +56,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 Sent(None, None, 0, 2**62),
             ],
         )
-        with closing(Consumer({"bootstrap.servers": servers, "group.id": GROUP})) as consumer:
-            places = [TopicPartition("clicks", 0, 1)]
-            consumer.commit(offsets=places, asynchronous=False)
+        commit_offsets(servers, GROUP, [TopicPartition("clicks", 0, 1)])
         yield servers
 
 

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.committed_offsets import commit_offsets
 from tests.support.kafka.logbroker_command import Run, logbroker_command
 from tests.support.processes.waiting import DEADLINE_S, until
 
@@ -44,12 +45,8 @@ def topic(broker: BrokerProcess) -> str:
 
 def commit(broker: BrokerProcess, group: str, *offsets: int, topic: str = TOPIC) -> None:
     """Commit offsets for partitions 0, 1, ... without joining the group."""
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
-    consumer.commit(
-        offsets=[TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)],
-        asynchronous=False,
-    )
-    consumer.close()
+    places = [TopicPartition(topic, number, offset) for number, offset in enumerate(offsets)]
+    commit_offsets(broker.bootstrap_servers, group, places)
 
 
 @contextmanager

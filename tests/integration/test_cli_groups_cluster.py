@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from logbroker.cli.group_admin import GroupAdmin
 from logbroker.consumer import ConsumerConnector
 from tests.support.kafka.broker_cluster import NO_LEADER, BrokerCluster
+from tests.support.kafka.committed_offsets import commit_offsets
 from tests.support.kafka.logbroker_command import Run, logbroker_command
 from tests.support.kafka.zookeeper import SharedZooKeeper
 from tests.support.processes.waiting import DEADLINE_S, until
@@ -42,10 +43,8 @@ def groups(cluster: BrokerCluster) -> Run:
 
 def commit(cluster: BrokerCluster, group: str, *offsets: int) -> None:
     """Commit offsets for partitions 0, 1, ... without joining the group."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     places = [TopicPartition(TOPIC, number, offset) for number, offset in enumerate(offsets)]
-    consumer.commit(offsets=places, asynchronous=False)
-    consumer.close()
+    commit_offsets(cluster.bootstrap_servers, group, places)
 
 
 def described(groups: Run, *arguments: str) -> dict[str, Any]:

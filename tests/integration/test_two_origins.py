@@ -26,6 +26,7 @@ from tests.support.database.migrated import make_migrated
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.committed_offsets import commit_offsets
 from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.live_service import (
     PARTITIONS,
@@ -176,16 +177,11 @@ def committed(broker: BrokerProcess) -> list[int | None]:
 
 def stored(broker: BrokerProcess) -> list[TopicPartition]:
     """The committed offsets of the group, with metadata."""
-    with member(broker) as consumer:
-        places = [TopicPartition(DELIVERY_LOG, each) for each in range(PARTITIONS)]
-        return consumer.committed(places, DEADLINE_S)
-
-
-def member(broker: BrokerProcess) -> closing[Consumer]:
-    """A consumer with the group id of the deliverers."""
     servers = broker.bootstrap_servers
     client = {"bootstrap.servers": servers, "group.id": deliverer.GROUP, "log_level": 0}
-    return closing(Consumer(client))
+    with closing(Consumer(client)) as consumer:
+        places = [TopicPartition(DELIVERY_LOG, each) for each in range(PARTITIONS)]
+        return consumer.committed(places, DEADLINE_S)
 
 
 @ON_SQLITE
@@ -462,9 +458,8 @@ def test_a_group_with_an_invalid_offset_restarts_and_records_earlier_events(
 ) -> None:
     webhook = scene.webhook(receiver)
     mirror_events(scene, webhook, *events(0, 5))
-    with member(broker) as consumer:
-        places = [TopicPartition(DELIVERY_LOG, each, 1_000) for each in range(PARTITIONS)]
-        consumer.commit(offsets=places, asynchronous=False)
+    places = [TopicPartition(DELIVERY_LOG, each, 1_000) for each in range(PARTITIONS)]
+    commit_offsets(broker.bootstrap_servers, deliverer.GROUP, places)
     scene.live()
     assert history_end(scene, webhook) == 5
     # Events on time are found without a record of late arrivals.
