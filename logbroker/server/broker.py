@@ -17,7 +17,13 @@ from logbroker.server.authorization.access import Access
 from logbroker.server.authorization.cluster_guards import Guards
 from logbroker.server.authorization.view_guards import ViewGuards
 from logbroker.server.connection import Connection
-from logbroker.server.dispatcher import AsyncHandler, Handler, RequestDispatcher, RequestHandlers
+from logbroker.server.dispatcher import (
+    AsyncHandler,
+    Handler,
+    Preparation,
+    RequestDispatcher,
+    RequestHandlers,
+)
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.group_commit import GroupCommit
 from logbroker.server.groups.coordinator import GroupCoordinator
@@ -282,10 +288,11 @@ class Broker:
             ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter,
             ApiKey.DELETE_ACLS: acls.delete,
         }
+        preparations: dict[ApiKey, Preparation] = {ApiKey.OFFSET_COMMIT: offsets.check_commit}
         return RequestDispatcher(
             self._produce,
             self._fetch,
-            RequestHandlers(handlers, blocking, async_handlers),
+            RequestHandlers(handlers, blocking, async_handlers, preparations),
             Guards(self._access, by_view),
             self._meters,
             self._read_pool,

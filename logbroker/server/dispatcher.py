@@ -11,7 +11,7 @@ from logbroker.quotas.entities import NAME_CHARS_MAX
 from logbroker.quotas.meters import ClientMeters, QuotaMeters, milliseconds
 from logbroker.server.authorization.access import Client
 from logbroker.server.authorization.cluster_guards import Guards
-from logbroker.server.authorization.guards import Finish, Forbidden
+from logbroker.server.authorization.guards import Finish, Forbidden, Verdict
 from logbroker.server.connection import Connection
 from logbroker.server.fetch import FetchHandler
 from logbroker.server.handlers.cluster import CachedMetadata, ThrottledMetadata
@@ -40,11 +40,14 @@ AsyncHandler = Callable[[Any, Connection, Callable[[Any], None]], None]
 It calls the callback once, on the loop's thread, immediately or minutes later.
 """
 
+Preparation = Callable[[Any], Any]
+"""Returns what the handler of an API gets instead of the request; safe on any thread."""
+
 PRODUCE_KEY: Final = int(ApiKey.PRODUCE)
 FETCH_KEY: Final = int(ApiKey.FETCH)
 
 LARGE_BYTES: Final = 2 * 1024
-"""A larger request is decoded on another thread: some hundred items take milliseconds."""
+"""Larger requests are decoded and checked on another thread: 200 items take milliseconds."""
 
 SIZE_BYTES: Final = 4
 """The size prefix of a frame."""
@@ -69,12 +72,14 @@ class RequestHandlers(NamedTuple):
 
     `immediate` handlers run on the loop's thread, `blocking` handlers on a pool, since they may
     read the disk or answer a small request with much of the cluster's view, and `asynchronous`
-    handlers wait for the registry or for members of a group.
+    handlers wait for the registry or for members of a group. `preparations` come before a handler,
+    and for large requests run on another thread.
     """
 
     immediate: dict[ApiKey, Handler]
     blocking: dict[ApiKey, Handler]
     asynchronous: dict[ApiKey, AsyncHandler]
+    preparations: dict[ApiKey, Preparation]
 
 
 class RequestDispatcher:
@@ -206,7 +211,7 @@ class RequestDispatcher:
         self._produce.end_run()
 
     def _handle_large(self, connection: Connection, frame: memoryview) -> None:
-        """Decode a request and encode its response on other threads, since both take long.
+        """Decode and check a request, and encode its response, on other threads: both take long.
 
         Later requests of the connection wait until this one is handled.
         """
@@ -216,18 +221,27 @@ class RequestDispatcher:
         answer = self._add_answer(connection, header)
         copy = memoryview(bytes(frame))
 
-        def decoded(request: Any) -> None:
+        def decoded(checked: _CheckedRequest | Exception) -> None:
             if not connection.is_open:
                 return
             try:
-                if isinstance(request, Exception):
-                    raise request
-                self._handle_decoded(answer, request, is_large=True)
+                if isinstance(checked, Exception):
+                    raise checked
+                if header.api_key in BY_VIEW:
+                    self._run_elsewhere(
+                        connection,
+                        lambda: self._handle_checked(answer, checked, is_large=True),
+                        answer.fail_if_error,
+                    )
+                else:
+                    self._handle_checked(answer, checked, is_large=True)
             except Exception as error:
                 connection.fail_request(error)
             connection.release_frames()
 
-        self._read_pool.submit(lambda: decode_message(header, copy, body), decoded)
+        self._read_pool.submit(
+            lambda: self._check(answer, decode_message(header, copy, body)), decoded
+        )
 
     def _handle_other(self, connection: Connection, frame: memoryview) -> None:
         header, body = read_request_header(frame)
@@ -240,29 +254,36 @@ class RequestDispatcher:
             return
         request = decode_message(header, frame, body)
         answer = self._add_answer(connection, header)
-        self._handle_decoded(answer, request, is_large=False)
+        if self._guards.is_expensive(ApiKey(header.api_key), request):
+            self._run_elsewhere(
+                connection,
+                lambda: self._handle_checked(answer, self._check(answer, request), is_large=True),
+                answer.fail_if_error,
+            )
+        else:
+            self._handle_checked(answer, self._check(answer, request), is_large=False)
 
     def _add_answer(self, connection: Connection, header: RequestHeader) -> "_Answer":
         throttle_ms = milliseconds(self._throttle_s)
         response = connection.responses.add()
         return _Answer(connection, response, header, self._loop.now_s, throttle_ms)
 
-    def _handle_decoded(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
-        api_key = ApiKey(answer.header.api_key)
-        if (is_large and api_key in BY_VIEW) or self._guards.is_expensive(api_key, request):
-            self._run_elsewhere(
-                answer.connection,
-                lambda: self._handle_on(answer, request, is_large=True),
-                answer.fail_if_error,
-            )
-        else:
-            self._handle_on(answer, request, is_large=is_large)
-
-    def _handle_on(self, answer: "_Answer", request: Any, *, is_large: bool) -> None:
-        """Check and handle a request on the current thread."""
+    def _check(self, answer: "_Answer", request: Any) -> "_CheckedRequest":
+        """Remove what the client may not do from a request, and prepare the rest."""
         connection, api_key = answer.connection, ApiKey(answer.header.api_key)
         client = Client(connection.principal, connection.client_host)
         verdict = self._guards.check(api_key, client, request)
+        prepare = self._handlers.preparations.get(api_key)
+        if prepare is not None and not isinstance(verdict, Forbidden):
+            request = prepare(request)
+        return _CheckedRequest(request, verdict)
+
+    def _handle_checked(
+        self, answer: "_Answer", checked: "_CheckedRequest", *, is_large: bool
+    ) -> None:
+        """Handle a request on the current thread."""
+        connection, api_key = answer.connection, ApiKey(answer.header.api_key)
+        request, verdict = checked
         finish = None if isinstance(verdict, Forbidden) else verdict
 
         def respond(message: Any) -> None:
@@ -342,6 +363,13 @@ class RequestDispatcher:
         self._counters.request_seconds[api_key].observe(time.monotonic() - answer.began_s)
         for code, times in codes.items():
             self._counters.count_error(api_key, code, times)
+
+
+class _CheckedRequest(NamedTuple):
+    """What the handler of a request gets, and the verdict of its guard."""
+
+    request: Any
+    verdict: Verdict
 
 
 class _Answer(NamedTuple):

@@ -55,13 +55,8 @@ class CommittedOffsetHandlers:
         self._partitions = partitions
         self._now_ms = now_ms
 
-    def offset_commit(
-        self,
-        request: OffsetCommitRequest,
-        _connection: Connection,
-        respond: Callable[[OffsetCommitResponse | LazyResponse], None],
-    ) -> None:
-        """Commit the offsets of existing partitions; others get an error each."""
+    def check_commit(self, request: OffsetCommitRequest) -> "CheckedCommit":
+        """Return what can be committed, and an error for each other partition; any thread may."""
         codes: dict[TopicPartition, int] = {}
         offsets: dict[TopicPartition, CommittedOffset] = {}
         for topic in request.topics:
@@ -71,11 +66,21 @@ class CommittedOffsetHandlers:
                     offsets[key] = self._check(key, wanted)
                 except RequestRefused as refusal:
                     codes[key] = code_of(refusal)
+        return CheckedCommit(request, offsets, codes)
+
+    def offset_commit(
+        self,
+        checked: "CheckedCommit",
+        _connection: Connection,
+        respond: Callable[[OffsetCommitResponse | LazyResponse], None],
+    ) -> None:
+        """Commit the offsets of existing partitions; others get an error each."""
+        request, offsets, codes = checked
 
         def done(refusal: RequestRefused | None) -> None:
             code = 0 if refusal is None else code_of(refusal)
-            outcomes = {**dict.fromkeys(offsets, code), **codes}
-            respond(lazy_if_large(len(outcomes), lambda: _commit_response(request, outcomes)))
+            items = _count_partitions(request)
+            respond(lazy_if_large(items, lambda: _commit_response(request, codes, code)))
 
         if not offsets:
             done(None)
@@ -139,7 +144,8 @@ class CommittedOffsetHandlers:
 
         def done(refusal: RequestRefused | None) -> None:
             code = 0 if refusal is None else code_of(refusal)
-            respond(lazy_if_large(len(codes), lambda: _delete_response(request, codes, code)))
+            items = _count_partitions(request)
+            respond(lazy_if_large(items, lambda: _delete_response(request, codes, code)))
 
         partitions = [key for key, code in codes.items() if code == 0]
         if partitions:
@@ -177,6 +183,19 @@ class CommittedOffsetHandlers:
 
 def _unknown_partition(key: TopicPartition) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"partition {key[0]}-{key[1]} does not exist")
+
+
+def _count_partitions(request: OffsetCommitRequest | OffsetDeleteRequest) -> int:
+    """Return the number of partitions in a request, and thus in its response, with duplicates."""
+    return sum(len(topic.partitions) for topic in request.topics)
+
+
+class CheckedCommit(NamedTuple):
+    """A commit of offsets of existing partitions; `codes` are the errors of the others."""
+
+    request: OffsetCommitRequest
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    codes: Mapping[TopicPartition, int]
 
 
 class _GroupOffsets(NamedTuple):
@@ -261,7 +280,7 @@ def _fetch_response(version: int, groups: Mapping[str, _GroupOffsets]) -> Offset
 
 
 def _commit_response(
-    request: OffsetCommitRequest, codes: Mapping[TopicPartition, int]
+    request: OffsetCommitRequest, refused: Mapping[TopicPartition, int], code: int
 ) -> OffsetCommitResponse:
     topic_response = OffsetCommitResponse.OffsetCommitResponseTopic
     return OffsetCommitResponse(
@@ -272,7 +291,7 @@ def _commit_response(
                 partitions=[
                     topic_response.OffsetCommitResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=codes[topic.name, each.partition_index],
+                        error_code=refused.get((topic.name, each.partition_index), code),
                     )
                     for each in topic.partitions
                 ],

@@ -1,7 +1,7 @@
 """Responses that take long are built on other threads; the loop serves others meanwhile."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from logbroker.security.acl import ANY, Acl, AclOperation, AclResourceType, Patt
 from logbroker.server.broker import READ_THREADS, Broker
 from logbroker.server.handlers import lazy_response, logs
 from logbroker.wire.apis import ApiKey
+from tests.support.function_calls import calls_of
 from tests.support.kafka.raw_connection import RawConnection
 from tests.support.kafka.stepped_broker import apply_views, stepped_broker, turn_until
 from tests.support.processes.waiting import until
@@ -219,16 +220,53 @@ def test_all_topics_are_checked_on_another_thread(tmp_path: Path) -> None:
             assert [each.name for each in answer.topics] == ["events"]
 
 
-def commit() -> OffsetCommitRequest:
-    partitions = [
-        _Commit.OffsetCommitRequestPartition(partition_index=number, committed_offset=5 + number)
-        for number in range(PARTITIONS)
+def test_a_large_commit_is_checked_on_another_thread(broker: Broker) -> None:
+    large = commit([0, 1, 2, 3] * 500)
+    most = 0
+
+    def turn_until_answered() -> None:
+        nonlocal most
+        while not client.is_readable():
+            broker._loop.call_soon(lambda: None)
+            most = max(most, calls_of(broker._loop._turn))
+
+    with connect(broker) as client:
+        client.send(large, 8)
+        turn_until_answered()
+        (topic,) = client.receive(OffsetCommitResponse, 8)[1].topics
+        assert [each.error_code for each in topic.partitions] == [0, 0, 0, 3] * 500
+        assert most < len(topic.partitions)
+
+
+def test_a_commit_after_a_large_one_is_the_last(broker: Broker) -> None:
+    with connect(broker) as client:
+        requests = [commit([0, 1, 2] * 100), commit([0], offset=9), offsets_of_group()]
+        frames = [client.encode(each, 8) for each in requests]
+        client.socket.sendall(b"".join(frames))
+        for response in (OffsetCommitResponse, OffsetCommitResponse, OffsetFetchResponse):
+            turn_until(broker, client.is_readable)
+            answer = client.receive(response, 8)[1]
+        (topic,) = answer.groups[0].topics
+        assert [each.committed_offset for each in topic.partitions] == [9, 6, 7]
+
+
+def offsets_of_group() -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[_Fetch(group_id="readers", topics=None)])
+
+
+def commit(partitions: Sequence[int] = range(PARTITIONS), offset: int = 5) -> OffsetCommitRequest:
+    """A commit of `offset` plus its number for each partition."""
+    committed = [
+        _Commit.OffsetCommitRequestPartition(
+            partition_index=number, committed_offset=offset + number
+        )
+        for number in partitions
     ]
     return OffsetCommitRequest(
         group_id="readers",
         generation_id_or_member_epoch=-1,
         member_id="",
-        topics=[_Commit(name="events", partitions=partitions)],
+        topics=[_Commit(name="events", partitions=committed)],
     )
 
 
