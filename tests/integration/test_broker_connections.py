@@ -280,7 +280,7 @@ def answers(address: str) -> bool:
 
 
 def test_a_silent_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "log", "--connection-idle-s", "1") as broker:
+    with BrokerProcess(tmp_path / "log", "--connection-idle-s", "5") as broker:
         address = broker.serve().bootstrap_servers
         with RawConnection(address) as silent, RawConnection(address) as busy:
             assert works(silent)

@@ -262,7 +262,8 @@ def test_a_broker_whose_session_ended_leads_nothing_until_it_is_registered_again
         cluster.until_leaders("events", LEADERS)
         producer.until_acknowledged_again(*range(PARTITIONS))
     assert "lost registration cluster" in sleeper.output
-    assert sleeper.output.count("joined cluster") == 2
+    # More often if the machine was slow later, too.
+    assert sleeper.output.count("joined cluster") >= 2
     assert_nothing_is_lost(cluster, producer)
 
 

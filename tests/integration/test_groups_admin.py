@@ -188,6 +188,6 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
             assert scrape(port)["logbroker_group_members"] == 1
             assert scrape(port)["logbroker_group_rebalances_total"] >= 1
             member.leave()
-            assert scrape(port)['logbroker_groups{state="Empty"}'] == 1
+            until(lambda: scrape(port)['logbroker_groups{state="Empty"}'] == 1, "it has left")
             assert scrape(port)['logbroker_groups{state="Stable"}'] == 0
             assert scrape(port)["logbroker_group_members"] == 0

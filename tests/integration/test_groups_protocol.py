@@ -106,7 +106,7 @@ def test_a_join_of_version_0_has_no_rebalance_timeout_and_the_group_stabilizes(
     member.join(0)
     member.sync({member.member_id: b"all"}, 0)
     other.send_join(0)
-    assert member.heartbeat() == REBALANCE_IN_PROGRESS
+    until(lambda: member.heartbeat() == REBALANCE_IN_PROGRESS, "the group rebalances")
     member.send_join(0)
     assert len(member.joined(0).members) == 2
     assert other.joined(0).generation_id == 2
@@ -224,6 +224,7 @@ def test_a_full_group_accepts_no_further_member(serving: BrokerProcess, group: s
     members[0].stable()
     for one in members[1:3]:
         one.send_join(3)
+    until(lambda: len(describe(members[3], group)[0].members) == 3, "all want to join")
     members[0].send_join(3)
     assert len(members[0].joined(3).members) == 3
     assert members[3].join(3).error_code == GROUP_MAX_SIZE_REACHED
