@@ -1,10 +1,11 @@
 """Administration of consumer groups on any broker that speaks Kafka's protocol."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final, NamedTuple, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from logbroker.cli.admin_command import (
@@ -26,6 +27,12 @@ from logbroker.client.admin import (
 
 MEMBERLESS: Final = frozenset({"Empty", DEAD})
 """States in which the offsets of a group may be changed."""
+
+_Answer = TypeVar("_Answer")
+
+_STARTING: Final = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR)
+_STARTING_PAUSE_S: Final = 0.1
+"""Between two requests to a coordinator that still loads its groups."""
 
 
 class GroupListing(NamedTuple):
@@ -61,55 +68,75 @@ class GroupAdmin:
 
     def describe(self, group: str) -> GroupDescription:
         """Return the state and members of a group; an unknown one is `DEAD` and has none."""
-        with _coordinator_of(group):
-            found = self._client.describe_consumer_groups(
+
+        def request() -> GroupDescription:
+            answers = self._client.describe_consumer_groups(
                 [group], request_timeout=REQUEST_TIMEOUT_S
-            )[group].result()
-        return describe_group_answer(found)
+            )
+            return describe_group_answer(answers[group].result())
+
+        return _ask_coordinator(group, request)
 
     def committed(self, group: str) -> dict[TopicAndPartition, int]:
         """Return the committed offset of each partition that has one."""
         asked = ConsumerGroupTopicPartitions(group)
-        with _coordinator_of(group):
-            futures = self._client.list_consumer_group_offsets(
+
+        def request() -> dict[TopicAndPartition, int]:
+            answers = self._client.list_consumer_group_offsets(
                 [asked], request_timeout=REQUEST_TIMEOUT_S
             )
-            return committed_offsets(
-                _without_errors(futures[group].result().topic_partitions)
-            ).offsets
+            return committed_offsets(_partitions_of(answers[group])).offsets
+
+        return _ask_coordinator(group, request)
 
     def commit(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         """Set offsets of a group without members."""
         topic_partitions = [PartitionOffset(*tp, offset) for tp, offset in offsets.items()]
         asked = ConsumerGroupTopicPartitions(group, topic_partitions)
-        with _coordinator_of(group):
-            futures = self._client.alter_consumer_group_offsets(
+
+        def request() -> None:
+            answers = self._client.alter_consumer_group_offsets(
                 [asked], request_timeout=REQUEST_TIMEOUT_S
             )
-            _without_errors(futures[group].result().topic_partitions)
+            _partitions_of(answers[group])
+
+        _ask_coordinator(group, request)
 
     def delete(self, group: str) -> None:
         """Delete a group without members, and its offsets."""
-        with _coordinator_of(group):
-            self._client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[
-                group
-            ].result()
+
+        def request() -> None:
+            answers = self._client.delete_consumer_groups(
+                [group], request_timeout=REQUEST_TIMEOUT_S
+            )
+            answers[group].result()
+
+        _ask_coordinator(group, request)
 
 
-@contextmanager
-def _coordinator_of(group: str) -> Iterator[None]:
-    """Raise CommandRefused if the coordinator, and not the cluster, does not answer."""
-    try:
-        yield
-    except KafkaException as exception:
-        if exception.args[0].name() not in UNREACHABLE:
-            raise
-        raise CommandRefused(
-            f"no coordinator answers for group {group!r} within {REQUEST_TIMEOUT_S:g} s"
-        ) from exception
+def _ask_coordinator(group: str, request: Callable[[], _Answer]) -> _Answer:
+    """Return the answer to a request, which is repeated while the coordinator loads its groups.
+
+    Raises CommandRefused if the coordinator, and not the cluster, does not answer.
+    """
+    deadline_s = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return request()
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.name() in UNREACHABLE:
+                raise CommandRefused(
+                    f"no coordinator answers for group {group!r} within {REQUEST_TIMEOUT_S:g} s"
+                ) from exception
+            if error.code() not in _STARTING or time.monotonic() >= deadline_s:
+                raise
+        time.sleep(_STARTING_PAUSE_S)
 
 
-def _without_errors(topic_partitions: Sequence[PartitionOffset]) -> Sequence[PartitionOffset]:
+def _partitions_of(answer: "Future[ConsumerGroupTopicPartitions]") -> Sequence[PartitionOffset]:
+    """Return the partitions of an answer; raises KafkaException if one has an error."""
+    topic_partitions = answer.result().topic_partitions or []
     for tp in topic_partitions:
         if tp.error is not None:
             raise KafkaException(tp.error)

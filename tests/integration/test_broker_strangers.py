@@ -23,7 +23,6 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.raw_connection import RawConnection
-from tests.support.kafka.raw_group import until_groups_loaded
 from tests.support.kafka.stock_clients import ConfluentClient, sample_records
 from tests.support.processes.waiting import until
 
@@ -40,7 +39,6 @@ _GroupTopic = _Group.OffsetFetchRequestTopics
 @pytest.fixture
 def connection(broker: BrokerProcess) -> Iterator[RawConnection]:
     """To a broker that has the topic `events`."""
-    until_groups_loaded(broker.bootstrap_servers)
     with RawConnection(broker.bootstrap_servers) as connection:
         ask_metadata(connection, "events")
         yield connection

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.kafka.apache_kafka import KafkaServer
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.raw_group import until_groups_loaded
 from tests.support.kafka.zookeeper import (
     SharedZooKeeper,
     ZooKeeperEnsemble,
@@ -21,7 +22,9 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     # Groups have one member, so there is no reason to wait for more.
     options = ("--stop-on-stdin-close", "--group-initial-rebalance-delay-ms", "0")
     with BrokerProcess(tmp_path / "log", *options) as broker:
-        yield broker.serve()
+        broker.serve()
+        until_groups_loaded(broker.bootstrap_servers)
+        yield broker
 
 
 @pytest.fixture(scope="session")
