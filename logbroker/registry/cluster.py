@@ -13,6 +13,7 @@ from logbroker.errors import UnknownTopicId, UnknownTopicOrPartition
 from logbroker.listeners import ListenerAddress, SecurityProtocol
 from logbroker.quotas.entities import NO_QUOTAS, Quotas
 from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 from logbroker.security.authorizer import NO_ACLS, AclIndex
 from logbroker.security.users import NO_USERS, Users
 
@@ -65,7 +66,7 @@ class ClusterView:
     cluster_id: str
     controller_id: int | None
     brokers: Mapping[int, BrokerEndpoint]
-    topics: Mapping[str, Topic]
+    topics: TopicTable
     coordinators: Mapping[int, int] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
     acls: AclIndex = NO_ACLS
@@ -91,10 +92,6 @@ class ClusterView:
             self._by_listener[listener] = replace(self, brokers=MappingProxyType(brokers))
         return self._by_listener[listener]
 
-    @cached_property
-    def _names_by_id(self) -> dict[UUID, str]:
-        return {topic.topic_id: name for name, topic in self.topics.items()}
-
     def topic(self, name: str) -> Topic:
         """Return the topic of this name.
 
@@ -112,14 +109,14 @@ class ClusterView:
         Raises:
             UnknownTopicId: the topic does not exist.
         """
-        try:
-            return self.topics[self._names_by_id[topic_id]]
-        except KeyError:
-            raise UnknownTopicId(f"unknown topic id {topic_id}") from None
+        name = self.topics.name_of(topic_id)
+        if name is None:
+            raise UnknownTopicId(f"unknown topic id {topic_id}")
+        return self.topics[name]
 
     def name_of(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this id, if it exists."""
-        return self._names_by_id.get(topic_id)
+        return self.topics.name_of(topic_id)
 
     def leader(self, topic: Topic, partition: int) -> int | None:
         """Return the leader of a partition: the first of its replicas that is live."""

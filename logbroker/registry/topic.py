@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -60,14 +61,26 @@ def check_new_topic(name: str, others: Collection[str]) -> None:
 
 
 class TopicNames:
-    """The names of a cluster's topics, to check many new ones against."""
+    """The names of a cluster's topics, to check new ones against.
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._by_folded = {_folded(name): name for name in names}
+    `others` are further names by their folded form.
+    """
+
+    def __init__(self, others: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._by_folded: dict[str, str] = {}
+        self._others = others
+
+    def extended(self) -> "TopicNames":
+        """Return names to which further ones can be added, of which these learn nothing."""
+        return TopicNames(self._by_folded)
 
     def add(self, name: str) -> None:
         """Add the name of a new topic."""
         self._by_folded[_folded(name)] = name
+
+    def remove(self, name: str) -> None:
+        """Remove the name of a deleted topic."""
+        self._by_folded.pop(_folded(name), None)
 
     def check(self, name: str) -> None:
         """Reject a name that a new topic cannot have.
@@ -77,7 +90,8 @@ class TopicNames:
             TopicAlreadyExists: a topic has this name.
         """
         check_topic_name(name)
-        other = self._by_folded.get(_folded(name))
+        folded = _folded(name)
+        other = self._by_folded.get(folded) or self._others.get(folded)
         if other is not None:
             check_new_topic(name, (other,))
 

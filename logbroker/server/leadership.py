@@ -145,10 +145,12 @@ class PartitionLeadership:
         self, view: ClusterView, before: ClusterView, leaders_may_differ: bool
     ) -> None:
         """Find the topics that differ, rename the folders of deleted ones and create new ones."""
+        names = view.topics if leaders_may_differ else view.topics.changed_since(before.topics)
         self._changed = [
             (topic, log_config(self._config, topic))
-            for topic in view.topics.values()
-            if leaders_may_differ or before.topics.get(topic.name) is not topic
+            for name in names
+            if (topic := view.topics.get(name)) is not None
+            and (leaders_may_differ or before.topics.get(name) is not topic)
         ]
         self._disk.missing.extend(
             NewLog(topic.name, number, topic.topic_id, config)
@@ -204,8 +206,7 @@ class PartitionLeadership:
             # Requests that wait for a deleted topic are answered now: it is unknown.
             before = self._partitions.view
             gone = {topic.name for topic in topics}
-            remaining = {name: each for name, each in before.topics.items() if name not in gone}
-            self._partitions.view = replace(before, topics=remaining)
+            self._partitions.view = replace(before, topics=before.topics.without(gone))
         unreadable = list(self._known.unreadable.values())
         close = chain(
             (partial(self._delete, topic, n) for topic in topics for n in range(topic.partitions)),

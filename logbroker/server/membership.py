@@ -147,18 +147,22 @@ class KnownTopics:
     """
 
     def __init__(self, view: ClusterView) -> None:
-        self._topics: Mapping[str, Topic] = view.topics
+        self._topics = view.topics
         self.unreadable: Mapping[str, Topic] = MappingProxyType({})
         """Topics that exist and whose metadata is unreadable, as they were before."""
 
     def update(self, view: ClusterView) -> list[Topic]:
         """Store the topics of a view; returns deleted topics, also those replaced by name."""
-        before = self._topics
-        names = view.unreadable & before.keys()
-        self.unreadable = MappingProxyType({name: before[name] for name in names})
-        self._topics = {**self.unreadable, **view.topics}
-        return [topic for topic in before.values() if not self._is_known(topic)]
+        names = (*view.topics.changed_since(self._topics), *self.unreadable)
+        known = {name: topic for name in names if (topic := self._find(name)) is not None}
+        still = {name: topic for name in view.unreadable if (topic := self._find(name)) is not None}
+        self.unreadable = MappingProxyType(still)
+        self._topics = view.topics
+        return [topic for topic in known.values() if not self._is_known(topic)]
+
+    def _find(self, name: str) -> Topic | None:
+        return self._topics.get(name) or self.unreadable.get(name)
 
     def _is_known(self, topic: Topic) -> bool:
-        known = self._topics.get(topic.name)
-        return known is topic or (known is not None and known.topic_id == topic.topic_id)
+        known = self._find(topic.name)
+        return known is not None and known.topic_id == topic.topic_id

@@ -18,11 +18,10 @@ from logbroker.registry.cluster import ClusterView
 from logbroker.registry.registry import PlacedTopic, Registry, Replicas, Settings
 from logbroker.registry.topic import (
     Topic,
-    TopicNames,
     check_growth,
-    count_partitions,
     place_partitions,
 )
+from logbroker.registry.topic_table import TopicIndex
 from logbroker.server.connection import Connection
 from logbroker.server.partition import Partitions
 from logbroker.server.registry_thread import RegistryThread
@@ -49,6 +48,7 @@ class TopicChanges:
     def __init__(self, config: BrokerConfig, registry: Registry) -> None:
         self._config = config
         self._registry = registry
+        self._index = TopicIndex()
 
     @property
     def view(self) -> ClusterView:
@@ -63,7 +63,8 @@ class TopicChanges:
         names unknown brokers. InvalidConfig: a setting is unknown or out of range.
         """
         view = self.view
-        names, load = TopicNames(view.topics), count_partitions(view.topics.values())
+        self._index.follow(view.topics)
+        names, load = self._index.names.extended(), Counter(self._index.load)
         outcomes: dict[str, PlacedTopic | RequestRefused] = {}
         for new in wanted:
             try:
@@ -114,8 +115,9 @@ class TopicChanges:
             raise InvalidReplicaAssignment(
                 f"{len(assignment)} assignments for {more} new partitions"
             )
-        load = count_partitions(view.topics.values())
-        replicas = (*topic.replicas, *self._place(view, load, name, more, assignment))
+        self._index.follow(view.topics)
+        more_replicas = self._place(view, self._index.load, name, more, assignment)
+        replicas = (*topic.replicas, *more_replicas)
         check_growth(topic, replicas)
         return replicas
 

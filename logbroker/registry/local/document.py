@@ -8,7 +8,6 @@ directories were being removed; such a topic counts as deleted.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import indent
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 
 VERSION: Final = 1
 
@@ -30,7 +30,7 @@ class RegistryDocument:
     cluster_id: str
     broker_id: int
     next_producer_id: int
-    topics: Mapping[str, Topic]
+    topics: TopicTable
 
 
 class DocumentEncoder:
@@ -83,7 +83,7 @@ def parse_metadata(text: bytes) -> RegistryDocument:
             cluster_id=str(document["cluster_id"]),
             broker_id=broker_id,
             next_producer_id=int(document["next_producer_id"]),
-            topics={topic.name: topic for topic in topics},
+            topics=TopicTable.of(topics),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a field is missing or has the wrong type: {error}") from None

@@ -40,6 +40,7 @@ from logbroker.registry.local.group_files import GroupFiles
 from logbroker.registry.quota_payloads import format_quotas, parse_quotas
 from logbroker.registry.registry import PlacedTopic, Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, TopicNames, check_growth, check_id
+from logbroker.registry.topic_table import TopicIndex, TopicTable
 from logbroker.security.acl import Acl
 from logbroker.security.authorizer import AclIndex
 from logbroker.security.users import NO_USERS, Users, format_users, parse_users
@@ -72,6 +73,7 @@ class LocalRegistry(Registry):
         self._path = path
         self._metadata = metadata
         self._encoder = DocumentEncoder()
+        self._index = TopicIndex()
         self._acls = acls
         self._users = users
         self._quotas = quotas
@@ -135,14 +137,14 @@ class LocalRegistry(Registry):
     def create_topics(self, wanted: Sequence[PlacedTopic]) -> list[Topic | RequestRefused]:
         """Create topics in one change of the file, with one new view."""
         with self._changing:
-            names = TopicNames(self._metadata.topics)
+            self._index.follow(self._metadata.topics)
+            names = self._index.names.extended()
             outcomes = [self._new_topic(each, names) for each in wanted]
             created = {each.name: each for each in outcomes if isinstance(each, Topic)}
             if not created:
                 return outcomes
             try:
-                topics = {**self._metadata.topics, **created}
-                self._store(replace(self._metadata, topics=topics))
+                self._store_topics(created)
             except StorageFailed as failure:
                 return [failure if isinstance(each, Topic) else each for each in outcomes]
             return outcomes
@@ -151,8 +153,7 @@ class LocalRegistry(Registry):
         """Delete a topic."""
         with self._changing:
             check_id(self._topic(name), topic_id)
-            remaining = {n: topic for n, topic in self._metadata.topics.items() if n != name}
-            self._store(replace(self._metadata, topics=remaining))
+            self._store_topics({name: None})
 
     def grow_topic(self, name: str, replicas: Replicas) -> Topic:
         """Set all partitions of a topic to `replicas`."""
@@ -278,12 +279,12 @@ class LocalRegistry(Registry):
         return (own,) * len(replicas)
 
     def _put(self, topic: Topic) -> Topic:
-        topics = {**self._metadata.topics, topic.name: topic}
-        self._store(replace(self._metadata, topics=topics))
+        self._store_topics({topic.name: topic})
         return topic
 
-    def _store(self, metadata: RegistryDocument) -> None:
-        self._write(metadata)
+    def _store_topics(self, changed: Mapping[str, Topic | None]) -> None:
+        topics = self._metadata.topics.changed(changed)
+        self._write(replace(self._metadata, topics=topics))
         self._publish_view()
 
     def _write(self, metadata: RegistryDocument) -> None:
@@ -306,7 +307,7 @@ class LocalRegistry(Registry):
             cluster_id=self._metadata.cluster_id,
             controller_id=None if endpoint is None else own,
             brokers=MappingProxyType({} if endpoint is None else {own: endpoint}),
-            topics=MappingProxyType(dict(self._metadata.topics)),
+            topics=self._metadata.topics,
             coordinators=MappingProxyType({} if endpoint is None else dict.fromkeys(slots, own)),
             acls=self._acls,
             users=self._users,
@@ -328,7 +329,7 @@ def _load_or_create(path: Path, broker_id: int) -> RegistryDocument:
     if path.exists():
         return parse_metadata(path.read_bytes())
     path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = RegistryDocument(new_cluster_id(), broker_id, 0, {})
+    metadata = RegistryDocument(new_cluster_id(), broker_id, 0, TopicTable())
     replace_file(path, DocumentEncoder().encode(metadata))
     return metadata
 

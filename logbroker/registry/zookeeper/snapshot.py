@@ -7,7 +7,7 @@ from typing import Final
 
 from logbroker.quotas.entities import NO_QUOTAS, Quotas
 from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
-from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 from logbroker.registry.zookeeper.payloads import Registration
 from logbroker.security.authorizer import NO_ACLS, AclIndex
 from logbroker.security.users import NO_USERS, Users
@@ -49,7 +49,7 @@ class Snapshot:
     """
 
     brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    topics: TopicTable = field(default_factory=TopicTable)
     unreadable: frozenset[str] = frozenset()
     controller: ElectedNode | None = None
     slots: tuple[SlotNode, ...] = (SlotNode(),) * COORDINATION_SLOTS

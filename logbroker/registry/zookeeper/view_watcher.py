@@ -222,9 +222,7 @@ class ViewWatcher:
         topics = self._snapshot.topics
         changed = {name: each for name, each in read.items() if topics.get(name) != each}
         if changed:
-            merged = {**topics, **changed}
-            kept = {name: topic for name, topic in merged.items() if topic is not None}
-            self._snapshot = replace(self._snapshot, topics=MappingProxyType(kept))
+            self._snapshot = replace(self._snapshot, topics=topics.changed(changed))
 
     def _watch_for_settings(self, names: list[str]) -> None:
         """Watch for settings of topics that had none when they were read."""

@@ -17,6 +17,7 @@ from logbroker.errors import (
 from logbroker.records.record import NewRecord, encode_batch
 from logbroker.registry.cluster import BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 from logbroker.server.housekeeping import FileDeletion
 from logbroker.server.leadership import PartitionLeadership
 from logbroker.server.loop import SocketLoop
@@ -28,7 +29,7 @@ from logbroker.storage.log_directory import LogDirectory, Owner
 
 HERE, THERE = 1, 2
 BROKERS = {number: BrokerEndpoint(number, "127.0.0.1", 9000 + number) for number in (HERE, THERE)}
-NOBODY = ClusterView("cluster", None, brokers={}, topics={})
+NOBODY = ClusterView("cluster", None, brokers={}, topics=TopicTable())
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
@@ -63,8 +64,7 @@ class Stage:
         brokers: Mapping[int, BrokerEndpoint] = BROKERS,
         unreadable: frozenset[str] = frozenset(),
     ) -> None:
-        named = {topic.name: topic for topic in topics}
-        view = ClusterView("cluster", HERE, brokers, named, unreadable=unreadable)
+        view = ClusterView("cluster", HERE, brokers, TopicTable.of(topics), unreadable=unreadable)
         run(self.leadership.apply_view(view))
 
     def reopen(self) -> None:

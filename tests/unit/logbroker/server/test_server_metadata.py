@@ -19,6 +19,7 @@ from logbroker.config import BrokerConfig
 from logbroker.listeners import parse_listeners
 from logbroker.registry.cluster import COORDINATION_SLOTS, BrokerEndpoint, ClusterView
 from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
 from tests.support.kafka.raw_connection import RawConnection
@@ -51,7 +52,10 @@ def follow(broker: Broker, controller_id: int | None, *topics: Topic) -> Cluster
     }
     named = {topic.name: topic for topic in topics or (EVENTS, OTHER)}
     view = replace(
-        broker._registry.view, brokers=brokers, topics=named, controller_id=controller_id
+        broker._registry.view,
+        brokers=brokers,
+        topics=TopicTable(named),
+        controller_id=controller_id,
     )
     broker._membership._queue_view(view)
     apply_views(broker)
@@ -119,7 +123,7 @@ def test_all_topics_are_described_with_the_operations_of_the_client(
     broker: Broker, connection: RawConnection, of: str, topics: tuple[Topic, ...]
 ) -> None:
     view = follow(broker, THERE, *topics)
-    broker._membership._queue_view(replace(view, topics={each.name: each for each in topics}))
+    broker._membership._queue_view(replace(view, topics=TopicTable.of(topics)))
     apply_views(broker)
     request = MetadataRequest(
         topics=None,
@@ -188,7 +192,7 @@ def test_each_listener_answers_with_its_own_addresses(tmp_path: Path) -> None:
         HERE: BrokerEndpoint.of(HERE, [inside, out]),
         THERE: BrokerEndpoint.of(THERE, [outside]),
     }
-    view = replace(broker._registry.view, brokers=brokers, topics={"events": EVENTS})
+    view = replace(broker._registry.view, brokers=brokers, topics=TopicTable.of([EVENTS]))
     view = replace(view, coordinators=dict.fromkeys(range(COORDINATION_SLOTS), HERE))
     broker._membership._queue_view(view)
     apply_views(broker)

@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from logbroker.config import BrokerConfig
 from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
 from logbroker.server.metrics.counters import SECONDS_BOUNDS, Histogram
@@ -55,7 +56,7 @@ def turn_until(broker: Broker, condition: str, value: float) -> None:
 def follow(broker: Broker, **settings: str) -> None:
     """Let `events` have these settings."""
     topic = Topic("events", UUID(int=1), ((HERE,),), settings)
-    view = replace(broker._partitions.view, topics={"events": topic})
+    view = replace(broker._partitions.view, topics=TopicTable.of([topic]))
     broker._membership._queue_view(view)
     apply_views(broker)
 

@@ -13,8 +13,11 @@ from logbroker.errors import RequestRefused, UnknownGroup
 from logbroker.groups.messages import NO_GENERATION, NO_MEMBER, Commit, MemberIdentity
 from logbroker.groups.stored import CommittedOffset, TopicPartition
 from logbroker.registry.cluster import ClusterView
+from logbroker.registry.topic import Topic
+from logbroker.registry.topic_table import TopicTable
 from logbroker.server.broker import Broker
 from logbroker.server.connection import Connection
+from tests.support.function_calls import calls_of
 from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
 from tests.support.kafka.stepped_broker import apply_views, stepped_broker
 from tests.support.processes.waiting import until
@@ -113,12 +116,28 @@ def test_batches_of_the_turn_of_a_resignation_are_written_and_then_rejected(
         assert connection.produced()[1:] == (0, 1)
 
 
+def test_a_view_costs_the_loop_what_changed_and_not_what_exists(broker: Broker) -> None:
+    others = {f"t{n}": Topic(f"t{n}", UUID(int=n), ((9,),), {}) for n in range(2_000)}
+    view = broker._registry.view
+    many = replace(view, topics=view.topics.changed(others))
+    broker._membership._queue_view(many)
+    apply_views(broker)
+    new = Topic("new", UUID(int=2_000), ((9,),), {})
+    for changes in ({"new": new}, {"t7": replace(new, name="t7")}, {"t8": None}):
+        many = replace(many, topics=many.topics.changed(changes))
+        broker._membership._queue_view(many)
+        assert calls_of(lambda: apply_views(broker)) < len(others)
+    assert broker._partitions.view is many
+
+
 def test_a_topic_with_unreadable_metadata_keeps_its_committed_offsets(
     broker: Broker,
 ) -> None:
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
     view = broker._registry.view
-    broker._membership._queue_view(replace(view, topics={}, unreadable=frozenset({"events"})))
+    broker._membership._queue_view(
+        replace(view, topics=TopicTable(), unreadable=frozenset({"events"}))
+    )
     find_again(broker)
     apply_views(broker)
     assert commit(broker, 8, partition=1) is None
@@ -133,9 +152,11 @@ def test_a_topic_recreated_while_unreadable_has_no_committed_offsets(
 ) -> None:
     until(lambda: turned(broker) and commit(broker, 7) is None, "an offset is committed")
     view = broker._registry.view
-    broker._membership._queue_view(replace(view, topics={}, unreadable=frozenset({"events"})))
+    broker._membership._queue_view(
+        replace(view, topics=TopicTable(), unreadable=frozenset({"events"}))
+    )
     recreated = replace(view.topics["events"], topic_id=UUID(int=1))
-    broker._membership._queue_view(replace(view, topics={"events": recreated}))
+    broker._membership._queue_view(replace(view, topics=TopicTable.of([recreated])))
     until(lambda: turned(broker) and offsets(broker) == {}, "the offset is forgotten")
 
 
