@@ -9,7 +9,7 @@ import pytest
 
 from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import BearerAuthentication, EndpointOptions
-from app.domain.live_backlog import WebhookHealth, health_of
+from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import WebhookStatus, Window
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.client.partitioner import partition_for_key
@@ -137,7 +137,7 @@ def test_a_retry_may_succeed(scene: LiveScene, receiver: ReceiverThread) -> None
     scene.live(live_delays_s="0,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,0.2,60,60")
     receiver.answer(500)
     scene.publish(event(1))
-    until(lambda: len(receiver.webhooks) == 2, "two attempts")
+    until(lambda: len(receiver.webhooks) >= 2, "two attempts")
     receiver.answer(204)
     (outcome,) = scene.until_outcomes(1)
     assert receiver.taken == ["evt_1"]
@@ -155,13 +155,17 @@ def test_events_in_retry_are_counted_until_they_are_settled(
     receiver.answer(503)
     scene.owe(webhook, *events(0, 20))
 
+    backlogs: list[LiveBacklog] = []
+
     def health() -> tuple[WebhookHealth | None, int]:
         backlog = scene.store.live_backlogs([webhook.id]).get(webhook.id)
+        if backlog is not None:
+            backlogs.append(backlog)
         retrying = 0 if backlog is None else backlog.retrying
         return health_of(scene.store.webhook(webhook.id), backlog, None), retrying
 
     until(lambda: health() == (WebhookHealth.FAILING, 20), "all are counted")
-    backlog = scene.store.live_backlogs([webhook.id])[webhook.id]
+    backlog = backlogs[-1]
     assert (backlog.status, backlog.reason) == (503, "HTTP 503 Service Unavailable")
     assert (backlog.waiting, backlog.retrying) == (20, 20)
     assert backlog.failed_ms < backlog.next_attempt_ms
@@ -260,7 +264,8 @@ def test_a_hanging_receiver_delays_no_other_and_its_overflow_is_skipped(
     slow = scene.webhook(receiver, "*")
     scene.webhook(other, "*")
     receiver.answer(204, delay_s=3_600.0)
-    live = scene.live(live_queue_max=20, live_in_flight=2)
+    # The requests that hang do not time out during the test.
+    live = scene.live(live_queue_max=20, live_in_flight=2, delivery_timeout_s=3_600)
     scene.publish(*events(0, 300))
     until(lambda: len(other.taken) == 300, "the other one got everything")
     assert Counter(other.taken) == Counter(ids(0, 300))
@@ -311,7 +316,8 @@ def test_malformed_records_are_skipped(scene: LiveScene, receiver: ReceiverThrea
         lambda: scrape(live.metrics_port)['rewind_live_events_total{result="malformed"}'] == 7,
         "the others are counted",
     )
-    assert live.output.count('"event": "event-malformed"') == 7
+    # Each is counted before it is logged.
+    until(lambda: live.output.count('"event": "event-malformed"') == 7, "all are logged")
 
 
 def test_a_foreign_record_without_id_is_delivered_under_its_position(

@@ -19,6 +19,7 @@ from tests.support.service.live_service import READY, LiveScene, event, events, 
 
 pytestmark = pytest.mark.long
 
+MATCHER = "rewind-live"
 DELIVERY = "rewind-delivery"
 
 
@@ -124,7 +125,8 @@ def test_processes_share_the_partitions_and_repeat_nothing(
 
         def is_shared() -> bool:
             publish_more()
-            return second.output.count('"event": "partitions-assigned"') == 2
+            assigned = '"event": "partitions-assigned", "group": '
+            return all(f'{assigned}"{group}"' in second.output for group in (MATCHER, DELIVERY))
 
         publish_more()
         second = scene.live()

@@ -53,7 +53,7 @@ def slow_job(scene: ConsoleScene, receiver: ReceiverThread, account: str) -> Rep
     """Start a job with a slow receiver."""
     webhook = scene.webhook_of(account, receiver)
     window = scene.missed(webhook, *events(0, MANY))
-    receiver.answer(204, delay_s=0.2)
+    receiver.answer(204, delay_s=0.5)
     return scene.replay(webhook, window, max_in_flight=2)
 
 
