@@ -7,7 +7,6 @@ defect of the test or of the product, with one exception: a test that stops a pr
 itself may find it continued, when this program stopped the same one before.
 """
 
-import multiprocessing
 import os
 import random
 import signal
@@ -28,13 +27,6 @@ STOP_S: Final = (1.0, 3.0)
 
 ALL_SHARE: Final = 0.2
 """How many of the stops are of all processes at once."""
-
-
-def occupy_core() -> None:
-    """Use one core until the parent is gone."""
-    parent = os.getppid()
-    while os.getppid() == parent:
-        sum(range(100_000))
 
 
 def running_descendants(root: int) -> list[int]:
@@ -77,8 +69,7 @@ def main(command: list[str]) -> int:
     """Run the command under stress: its exit code."""
     if not command:
         sys.exit(__doc__)
-    load = multiprocessing.get_context("spawn").Process(target=occupy_core, daemon=True)
-    load.start()
+    load = subprocess.Popen([sys.executable, "-m", "tests.stress.busy_core"])
     stops = 0
     with subprocess.Popen(command) as process:
         while True:
@@ -90,7 +81,10 @@ def main(command: list[str]) -> int:
                 everyone = random.random() < ALL_SHARE
                 stop(pids if everyone else [random.choice(pids)], random.uniform(*STOP_S))
                 stops += 1
+    if load.poll() is not None:
+        sys.exit("tests.stress: the process that takes a core has ended")
     load.kill()
+    load.wait()
     print(f"tests.stress: {stops} stops, exit code {code}", file=sys.stderr)
     return code
 
