@@ -5,7 +5,7 @@ import os
 from alembic import context
 
 from app.config import Settings
-from app.store import event_index_tables  # noqa: F401 - declares tables
+from app.store import event_index_tables, log_sample_tables  # noqa: F401 - they declare tables
 from app.store.schema import migrating
 from app.store.tables import metadata
 

@@ -15,12 +15,16 @@ from app.api.models.log import (
     TopicDetailDocument,
     TopicDocument,
 )
+from app.api.models.log_samples import LogSamplesDocument
 from app.api.openapi import errors
+from app.domain.hours import HOUR_MS
+from app.domain.log_samples import SampleSpan, Series, SeriesKind
 from app.http.dependencies import ServicesDependency
 from app.http.problems import BUSY, FORBIDDEN, INVALID_REQUEST, NOT_FOUND, UNAVAILABLE
 from app.http.request_bodies import Time
 from app.log.browser import MESSAGES_MAX, BrowseQuery, MessageOrder
 from app.log.inspection.inspector import GROUPS_MAX, TOPICS_MAX
+from app.services.services import now_ms
 
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
@@ -151,3 +155,30 @@ def get_group(
 ) -> GroupDetailDocument:
     """Get a consumer group: its members, and its committed offset in each partition."""
     return GroupDetailDocument.of(services.inspector.group(group_id))
+
+
+@router.get("/samples", operation_id="listLogSamples", responses=errors(INVALID_REQUEST, FORBIDDEN))
+def list_log_samples(
+    services: ServicesDependency,
+    kind: Annotated[SeriesKind, Query(description="What `name` names.")] = SeriesKind.TOPIC,
+    name: Annotated[
+        str, Query(description="The name of a topic, or the id of a group; empty: all of them.")
+    ] = "",
+    from_ms: Annotated[
+        Time | None,
+        Query(alias="from", description="Samples since this time; by default the last hour."),
+    ] = None,
+) -> LogSamplesDocument:
+    """List what was written to a topic, or the lag of a consumer group, over time.
+
+    The service samples the log once a minute. Samples of minutes are kept for three hours, those of
+    ten minutes as long as the log keeps deliveries. `span` says which ones are listed: minutes if
+    `from` lies in the last two hours.
+    """
+    present_ms = now_ms()
+    from_ms = present_ms - HOUR_MS if from_ms is None else from_ms
+    span, series = SampleSpan.since(from_ms, present_ms), Series(kind, name)
+    # Messages are counted from the sample before.
+    first_ms = from_ms - span.width_ms if kind is SeriesKind.TOPIC else from_ms
+    samples = services.log_samples.list(series, span, first_ms)
+    return LogSamplesDocument.of(series, span, samples, present_ms)

@@ -1,5 +1,6 @@
 """Pages about the log, for operators: topics, consumer groups, processes, pipeline runs."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -8,11 +9,22 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from app.console.delivery_plots import RangeTab
 from app.console.formats import NOTHING, count
+from app.console.log_plots import LogPlots, StepPlot, lag_plot, size_plot, written_plot
 from app.console.rendering import render_page
 from app.console.sessions import OperatorDependency
+from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
 from app.console.urls import page_url
 from app.domain.handovers import HANDS_OVER
+from app.domain.log_samples import (
+    ALL_GROUPS,
+    ALL_TOPICS,
+    LogSample,
+    SampleSpan,
+    Series,
+    SeriesKind,
+)
 from app.domain.pipeline import SUBJECT_CHARS_MAX
 from app.domain.processes import STALLED_PARTITIONS, Process
 from app.http.dependencies import Cursor, ServicesDependency
@@ -20,7 +32,7 @@ from app.log.errors import LogError
 from app.log.inspection import GroupPage, TopicPage
 from app.log.inspection.figures import Cluster
 from app.log.zookeeper_health import ZooKeeperServer, zookeeper_health
-from app.services.services import Services
+from app.services.services import Services, now_ms
 
 TOPICS: Final = "/console/log"
 GROUPS: Final = "/console/log/groups"
@@ -58,12 +70,18 @@ async def topics_page(
     _viewer: OperatorDependency,
     containing: Containing = "",
     after: After = "",
+    range_name: RangeName = "",
 ) -> Response:
-    """List topics by name."""
+    """List topics by name, below plots of all topics and groups."""
+    fields = {"containing": containing, "after": after}
+    drawn = ((ALL_TOPICS, "all topics", written_plot), (ALL_GROUPS, "all groups", lag_plot))
+    plots = await _read_plots(services, range_name, page_url(TOPICS, fields), drawn)
     page = await run_in_threadpool(
         services.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
     )
-    return await _list_page(request, "log_topics.html", TOPICS, page, containing, after)
+    return await _list_page(
+        request, "log_topics.html", TOPICS, page, containing, after, plots=plots
+    )
 
 
 @router.get("/log/topics/{name}")
@@ -73,15 +91,20 @@ async def topic_page(
     services: ServicesDependency,
     _viewer: OperatorDependency,
     start: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    range_name: RangeName = "",
 ) -> Response:
-    """Show a topic with its partitions."""
-    detail = await run_in_threadpool(services.inspector.topic, name, start=start)
+    """Show a topic with its partitions, and its messages and size over time."""
     here = f"/console/log/topics/{quote(name)}"
+    series = Series(SeriesKind.TOPIC, name)
+    drawn = ((series, "the topic", written_plot), (series, "the topic", size_plot))
+    plots = await _read_plots(services, range_name, here, drawn)
+    detail = await run_in_threadpool(services.inspector.topic, name, start=start)
     return await render_page(
         request,
         "log_topic.html",
         detail=detail,
         topic=detail.topic,
+        plots=plots,
         first=here if start else None,
         following=detail.next_from and page_url(here, {"start": str(detail.next_from)}),
     )
@@ -110,18 +133,58 @@ async def group_page(
     services: ServicesDependency,
     _viewer: OperatorDependency,
     group_id: Annotated[str, Query(alias="id", max_length=_GROUP_CHARACTERS_MAX)] = "",
+    range_name: RangeName = "",
 ) -> Response:
-    """Show a consumer group: its members, and the lag and owner of each partition."""
+    """Show a consumer group: members, lag over time, and lag and owner of each partition."""
+    drawn = ((Series(SeriesKind.GROUP, group_id), "the group", lag_plot),)
+    plots = await _read_plots(services, range_name, group_url(group_id), drawn)
     detail = await run_in_threadpool(services.inspector.group, group_id)
     members = {member.member_id: member for member in detail.members}
     return await render_page(
-        request, "log_group.html", detail=detail, group=detail.group, members=members
+        request, "log_group.html", detail=detail, group=detail.group, members=members, plots=plots
     )
 
 
 def group_url(group_id: str) -> str:
     """Return the URL of a group's page. The id may contain any character."""
     return page_url("/console/log/group", {"id": group_id})
+
+
+_Plotter = Callable[[Iterable[LogSample], SampleSpan, TimeRange, str], StepPlot | None]
+
+
+async def _read_plots(
+    services: Services,
+    range_name: str,
+    here: str,
+    drawn: Sequence[tuple[Series, str, _Plotter]],
+) -> LogPlots:
+    """Return plots of series, each with its name in words; `here` is the URL of the page.
+
+    Raises:
+        Problem: no range has this name.
+    """
+    present_ms = now_ms()
+    ranges = time_ranges(services.settings.history_days, present_ms)
+    shown = parse_range(range_name, ranges)
+    span = SampleSpan.since(shown.from_ms, present_ms)
+    # The sample before the range has the position at its start.
+    from_ms = shown.from_ms - span.width_ms
+
+    def read() -> tuple[StepPlot, ...]:
+        found = {
+            series: services.log_samples.list(series, span, from_ms)
+            for series in {series for series, _, _ in drawn}
+        }
+        plots = (plot(found[series], span, shown, words) for series, words, plot in drawn)
+        return tuple(each for each in plots if each is not None)
+
+    separator = "&" if "?" in here else "?"
+    tabs = (
+        RangeTab(each.words, f"{here}{separator}range={each.name}", each == shown)
+        for each in ranges
+    )
+    return LogPlots(shown, tuple(tabs), await run_in_threadpool(read))
 
 
 async def _list_page(

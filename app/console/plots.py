@@ -40,7 +40,7 @@ _UNITS_S: Final = (("second", 1), ("minute", 60), ("hour", 3_600))
 _AXIS_ENDS: Final = (1, 2, 4, 6, 8, 10)
 """Upper ends of an axis, up to a power of ten: their halves are round as well."""
 
-_AXIS_END_MIN: Final = 2
+AXIS_END_MIN: Final = 2
 """The lowest upper end of an axis of counts: its half is a whole number."""
 
 _GAP: Final = 0.2
@@ -176,18 +176,18 @@ def rate_plot(samples: Sequence[Sample]) -> RatePlot | None:
     intervals = rate_intervals(samples)
     steps = merge_intervals(intervals, STEPS_MAX)
     highest = max(step.events_s for step in steps)
-    unit, unit_s = _rate_unit(highest)
+    unit, unit_s = rate_unit(highest)
     top = axis_end(highest * unit_s)
     line = _step_line(steps, top / unit_s)
     return RatePlot(
         line=line,
         area=f"{line}V{HEIGHT}H0Z",
-        levels=tuple(_format_rate(top * share) for share in (1, 0.5, 0)),
+        levels=tuple(format_rate(top * share) for share in (1, 0.5, 0)),
         unit=unit,
         times=_rate_times(steps[0].from_ms, steps[-1].to_ms),
         words=_rate_words(steps, unit, unit_s),
         rows=tuple(
-            RateRow(each.from_ms, each.to_ms, each.events, _format_rate(each.events_s * unit_s))
+            RateRow(each.from_ms, each.to_ms, each.events, format_rate(each.events_s * unit_s))
             for each in merge_intervals(intervals, ROWS_MAX)
         ),
     )
@@ -217,7 +217,7 @@ def _events(sample: Sample) -> int:
     return counts.delivered + counts.duplicates + counts.failed
 
 
-def _rate_unit(highest_events_s: float) -> tuple[str, int]:
+def rate_unit(highest_events_s: float) -> tuple[str, int]:
     """Return the shortest unit of time with at least one event, and its seconds."""
     for name, seconds in _UNITS_S:
         if highest_events_s * seconds >= 1:
@@ -233,7 +233,8 @@ def axis_end(highest: float) -> float:
     return next(step * power for step in _AXIS_ENDS if highest <= step * power)
 
 
-def _format_rate(events: float) -> str:
+def format_rate(events: float) -> str:
+    """Format a number of events per unit of time, with three digits if it is small."""
     return count(round(events)) if events >= 10 else f"{events:.3g}"
 
 
@@ -258,7 +259,7 @@ def _rate_words(steps: Sequence[RateInterval], unit: str, unit_s: int) -> str:
     whole = RateInterval(start_ms, end_ms, sum(step.events for step in steps))
     rates = [step.events_s for step in steps]
     mean, lowest, highest, last = (
-        _format_rate(events_s * unit_s)
+        format_rate(events_s * unit_s)
         for events_s in (whole.events_s, min(rates), max(rates), rates[-1])
     )
     return (
@@ -270,7 +271,7 @@ def _rate_words(steps: Sequence[RateInterval], unit: str, unit_s: int) -> str:
 def deliveries_plot(tallies: Sequence[DeliveryTally], width_ms: int) -> BarPlot:
     """Return live deliveries per `width_ms`: delivered, missed on top. One tally is one bar."""
     from_ms, to_ms = tallies[0].start_ms, tallies[-1].start_ms + width_ms
-    times = _plot_times(from_ms, to_ms)
+    times = plot_times(from_ms, to_ms)
     label = times.part.text
     stacks = [
         BarStack(
@@ -296,7 +297,7 @@ def latency_plot(tallies: Sequence[DeliveryTally], width_ms: int) -> LatencyPlot
     whole = summed(tallies, from_ms)
     if not any(whole.took):
         return None
-    times, width = _plot_times(from_ms, to_ms), WIDTH / len(tallies)
+    times, width = plot_times(from_ms, to_ms), WIDTH / len(tallies)
     label = times.part.text
     words = (
         f"Latency of the last attempts, per {width_words(width_ms)} from {label(from_ms)} to "
@@ -342,7 +343,7 @@ def missed_plot(hours: Iterable[MissedHour], from_ms: int, to_ms: int) -> BarPlo
     """Return missed events per hour of `[from_ms, to_ms)`: good if replayed since, else bad."""
     by_start = {hour.start_ms: hour for hour in hours}
     starts_ms = range(from_ms // HOUR_MS * HOUR_MS, to_ms, HOUR_MS)
-    times = _plot_times(starts_ms[0], starts_ms[-1] + HOUR_MS)
+    times = plot_times(starts_ms[0], starts_ms[-1] + HOUR_MS)
     stacks = [_missed_stack(each, by_start.get(each), times.part) for each in starts_ms]
     replayed, missed = sum(each.good for each in stacks), sum(each.bad for each in stacks)
     words = (
@@ -363,7 +364,7 @@ def _missed_stack(start_ms: int, hour: MissedHour | None, part: TimePart) -> Bar
 
 
 def _bar_plot(stacks: Sequence[BarStack], times: PlotTimes, words: str) -> BarPlot:
-    top = axis_end(max(_AXIS_END_MIN, *(each.good + each.bad for each in stacks)))
+    top = axis_end(max(AXIS_END_MIN, *(each.good + each.bad for each in stacks)))
     width = WIDTH / len(stacks)
     bars = tuple(
         _bar(stack, index * width, width * (1 - _GAP), HEIGHT / top)
@@ -391,6 +392,7 @@ def width_words(width_ms: int) -> str:
     return "hour" if width_ms == HOUR_MS else f"{width_ms // HOUR_MS} hours"
 
 
-def _plot_times(start_ms: int, end_ms: int) -> PlotTimes:
+def plot_times(start_ms: int, end_ms: int) -> PlotTimes:
+    """Return the labels of a period, with the date if it has a day or more."""
     part = MINUTE_OF_DAY if end_ms - start_ms < DAY_MS else DAY_AND_MINUTE
     return PlotTimes.of(start_ms, end_ms, part)

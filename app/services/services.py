@@ -25,12 +25,14 @@ from app.services.event_index import EventIndexer
 from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
 from app.services.housekeeping import Housekeeping
 from app.services.limits import AccountSlots
+from app.services.log_sampler import LogSampler
 from app.services.metrics import ApiMetrics
 from app.services.progress_watch import ProgressWatch
 from app.services.receivers import ReceiverLookups
 from app.services.verification import Verifier
 from app.store import SecretKeyMissing, Store, StoreError
 from app.store.event_index import EventIndex
+from app.store.log_samples import LogSamples
 from app.store.process_heartbeat import ProcessHeartbeat, process_name
 from app.webhooks.guard import Guard
 from app.webhooks.limits import SenderLimits
@@ -67,6 +69,7 @@ class Services:
     readiness: Readiness
     progress_watch: ProgressWatch
     inspector: LogInspector
+    log_samples: LogSamples
     browser: LogBrowser
     zookeeper: ZooKeeperHealth
     deliveries: DeliveryReader
@@ -111,6 +114,7 @@ class Services:
             readiness=Readiness(store, history, settings.origin),
             progress_watch=ProgressWatch(store),
             inspector=inspector,
+            log_samples=LogSamples(store.database, settings.origin),
             browser=LogBrowser(settings, inspector.requests),
             zookeeper=ZooKeeperHealth(settings.zookeeper),
             deliveries=DeliveryReader(settings, history, outcomes),
@@ -163,7 +167,10 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
                 indexer = EventIndexer(
                     store, services.event_index, services.event_records, settings.retention_ms
                 )
-                async with indexer:
+                sampler = LogSampler(
+                    store, services.log_samples, services.inspector, settings.retention_ms
+                )
+                async with indexer, sampler:
                     yield services
 
 

@@ -13,10 +13,12 @@ from fastapi import FastAPI
 from app.api.application import create_app
 from app.config import Settings
 from app.domain.accounts import Scope
+from app.domain.log_samples import LogSample, Series, SeriesKind
+from app.domain.windows import format_time
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.services.metrics import ApiMetrics
-from app.services.services import Services
+from app.services.services import Services, now_ms
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -139,6 +141,40 @@ async def test_a_topic_is_shown_with_its_partitions(client: httpx.AsyncClient) -
     assert body["nextStart"] is None
     only = await got(client, "/log/topics/clicks", start=1)
     assert [each["number"] for each in only["partitions"]] == [1]
+
+
+async def test_samples_are_listed_by_topic_and_group(
+    application: FastAPI, client: httpx.AsyncClient
+) -> None:
+    services: Services = application.state.services
+    last_ms = now_ms() // 600_000 * 600_000
+    starts_ms = [last_ms - minute * 60_000 for minute in (12, 11, 10)]
+    for number, start_ms in enumerate(starts_ms):
+        services.log_samples.add(
+            start_ms,
+            {
+                Series(SeriesKind.TOPIC, "clicks"): LogSample(start_ms, 100 + 30 * number, 900),
+                Series(SeriesKind.GROUP, GROUP): LogSample(start_ms, number),
+            },
+        )
+    listed = await got(client, "/log/samples", name="clicks")
+    assert (listed["kind"], listed["span"]) == ("topic", "minute")
+    first, second = listed["items"]
+    assert first == {
+        "from": format_time(starts_ms[1]),
+        "to": format_time(starts_ms[2]),
+        "written": 30,
+        "bytes": 900,
+        "lag": None,
+    }
+    assert second["from"] == first["to"]
+    lags = await got(client, "/log/samples", kind="group", name=GROUP)
+    assert [each["lag"] for each in lags["items"]] == [0, 1, 2]
+    past = {"kind": "group", "name": GROUP, "from": format_time(last_ms - 86_400_000)}
+    tens = await got(client, "/log/samples", **past)
+    assert tens["span"] == "tenMinutes"
+    assert [each["lag"] for each in tens["items"]] == [1, 2]
+    assert (await got(client, "/log/samples"))["items"] == []
 
 
 async def test_groups_with_any_name_are_listed_and_shown(

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,22 @@ from fastapi import FastAPI
 from app.api.application import create_app
 from app.config import Settings
 from app.domain.accounts import Scope
+from app.domain.log_samples import (
+    ALL_TOPICS,
+    LogSample,
+    SampleSpan,
+    Series,
+    SeriesKind,
+)
 from app.domain.pipeline import PipelineRun, RunOutcome
 from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
+from app.log.inspection import LogInspector
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG
+from app.services.log_sampler import LogSampler
 from app.services.metrics import ApiMetrics
-from app.services.services import Services
+from app.services.services import Services, open_services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -25,11 +35,14 @@ from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.console_clients import ConsoleClient
 from tests.support.kafka.broker_process import BrokerProcess
-from tests.support.processes.waiting import DEADLINE_S, until
+from tests.support.kafka.committed_offsets import commit_offsets
+from tests.support.processes.waiting import DEADLINE_S, until, until_async
 
 pytestmark = pytest.mark.anyio
 
 TIME_MS = 1_763_769_600_000  # 2025-11-22T00:00:00Z
+MINUTE_MS = 60_000
+RANGE = ".//section[@aria-labelledby='range']"
 HOSTILE = "<script>alert('log')</script>"
 
 
@@ -228,6 +241,54 @@ async def test_pipeline_runs_show_missing_records(client: ConsoleClient, store: 
     history = page.one(".//a[@aria-label='Earlier runs of load on /tables/records']").get("href")
     assert history is not None
     assert "Runs of load" in (await client.page(history)).main
+
+
+@pytest.mark.usefixtures("written")
+async def test_topics_and_groups_are_sampled_and_plotted(
+    client: ConsoleClient, application: FastAPI, broker: BrokerProcess, settings: Settings
+) -> None:
+    offsets = [TopicPartition(DELIVERY_LOG, 1, 1)]
+    commit_offsets(broker.bootstrap_servers, "readers", offsets)
+    assert "No samples in the last hour" in (await client.whole("/console/log")).main
+    services: Services = application.state.services
+    # With more time than the service has: a busy broker would leave out a figure.
+    inspector = LogInspector(settings, time_s_max=DEADLINE_S)
+    sampler = LogSampler(services.store, services.log_samples, inspector, settings.retention_ms)
+    assert sampler.sample()
+    topic = Series(SeriesKind.TOPIC, DELIVERY_LOG)
+    (sample,) = services.log_samples.list(topic, SampleSpan.MINUTE, 0)
+    assert sample.value == 3
+    assert sample.bytes
+    (group,) = services.log_samples.list(Series(SeriesKind.GROUP, "readers"), SampleSpan.MINUTE, 0)
+    assert group == LogSample(sample.start_ms, 2)
+    before_ms = sample.start_ms - MINUTE_MS
+    empty = LogSample(before_ms, 0, 0)
+    services.log_samples.add(before_ms, {topic: empty, ALL_TOPICS: empty})
+    both = ["Messages written to the topic", "Size of the topic"]
+    for path, titles in (
+        ("/console/log", ["Messages written to all topics", "Lag of all groups"]),
+        (f"/console/log/topics/{DELIVERY_LOG}", both),
+        ("/console/log/group?id=readers", ["Lag of the group"]),
+    ):
+        page = await client.whole(path)
+        assert page.texts(f"{RANGE}//h3") == titles
+        hrefs = [link.get("href", "") for link in page.all(f"{RANGE}//nav//a")]
+        assert len(hrefs) == 3
+        for href in hrefs:
+            assert (await client.whole(href)).texts(f"{RANGE}//h3")[-1] == titles[-1]
+    assert (await client.get("/console/log", range="1y")).status_code == 400
+
+
+async def test_a_process_of_the_service_samples_the_log(
+    settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    often = partial(LogSampler, interval_s=0.05)
+    monkeypatch.setattr("app.services.services.LogSampler", often)
+    async with open_services(settings) as services:
+        await until_async(
+            lambda: services.log_samples.list(ALL_TOPICS, SampleSpan.TEN_MINUTES, 0),
+            "the log is sampled",
+        )
 
 
 async def test_developers_cannot_see_the_log(application: FastAPI, store: Store) -> None:

@@ -65,7 +65,8 @@ class Topic:
 
     `messages` is the number of its offsets, including transaction markers and compacted records.
     `bytes` is the size of its logs at their leaders, without replicas. `offline` partitions have no
-    leader; `under_replicated` ones lack in-sync replicas.
+    leader; `under_replicated` ones lack in-sync replicas. `written` is the sum of its end offsets:
+    its messages and those that were deleted.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Topic:
     messages: int | None
     bytes: int | None
     retention: Retention | None
+    written: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

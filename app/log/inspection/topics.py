@@ -151,6 +151,7 @@ def _row(
         for tp in topic_partitions
         if tp in start_of and tp in end_of
     ]
+    ends = [end_of[tp].offset for tp in topic_partitions if tp in end_of]
     sizes = [bytes_of[tp] for tp in topic_partitions if tp in bytes_of]
     return Topic(
         name=name,
@@ -160,6 +161,7 @@ def _row(
         messages=_sum(spans, topic_partitions),
         bytes=_sum(sizes, topic_partitions),
         retention=retention,
+        written=_sum(ends, topic_partitions),
     )
 
 

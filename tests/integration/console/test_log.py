@@ -14,6 +14,8 @@ from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.service.console_service import ConsoleScene, sign_in
 from tests.support.service.live_service import event
 
+PAGE_BYTES_MAX = 100_000
+
 pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 
@@ -66,3 +68,24 @@ def test_groups_and_processes_have_lag_owners_and_heartbeats(
             row = processes.get_by_role("row", name=kind)
             expect(row).to_contain_text("running")
         expect(page.get_by_role("region", name="Brokers")).to_contain_text(scene.bootstrap_servers)
+
+
+def test_rates_and_lags_over_time(chromium: Chromium, scene: ConsoleScene) -> None:
+    scene.add_log_samples()
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, scene.key(), "/console/log")
+        page.get_by_role("img", name="Messages written to all topics").wait_for()
+        page.get_by_role("link", name="Groups", exact=True).click()
+        page.get_by_role("link", name=deliverer.GROUP).click()
+        plot = page.get_by_role("img", name="Lag of the group")
+        expect(plot).to_have_count(1)
+        expect(page.get_by_role("heading", level=2).first).to_have_text("Last hour")
+        ranges = page.get_by_role("navigation", name="Time range")
+        ranges.get_by_role("link", name="24 h").click()
+        expect(page.get_by_role("heading", level=2).first).to_have_text("Last 24 hours")
+        expect(plot).to_have_count(1)
+        page.get_by_text("Show as table").click()
+        table = page.get_by_role("region", name="Lag of the group as table")
+        expect(table.get_by_role("row").nth(1)).to_be_visible()
+        assert len(page.content().encode()) < PAGE_BYTES_MAX

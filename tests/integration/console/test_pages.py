@@ -63,6 +63,7 @@ PAGES: Final = {
     "webhooks": "/console/webhooks?accountId={account}",
     "webhook": "/console/webhooks/{webhook}",
     "log": "/console/log",
+    "log-of-days": "/console/log?range=5d",
     "topic": "/console/log/topics/delivery_log",
     "messages": "/console/log/topics/delivery_log/messages",
     "groups": "/console/log/groups",
@@ -114,6 +115,7 @@ def _create_shop(scene: ConsoleScene, orders: ReceiverThread, shipping: Receiver
     until(lambda: len(scene.store.samples(running.id)) >= SAMPLES, "the plot has points")
     until(lambda: scene.store.missed_hours(failing_webhook.id, 0), "what was missed is counted")
     _add_pipeline_runs(scene)
+    scene.add_log_samples()
     if IS_REGENERATING:
         _add_past_hour(scene, accepting, failing_webhook)
     return Shop(accepting.account_id, failing_webhook.id, running.id, failing.id, waiting.id)

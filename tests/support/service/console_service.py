@@ -4,8 +4,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.domain.accounts import Scope
+from app.domain.log_samples import ALL_GROUPS, ALL_TOPICS, LogSample, Series, SeriesKind
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.domain.options import ReplayOptions
+from app.domain.windows import MINUTE_MS
+from app.live import deliverer
+from app.log.topics import DELIVERY_LOG
+from app.store.log_samples import LogSamples
 from app.webhooks.signing import new_secret
 from tests.support.database.api_keys import issue_key
 from tests.support.http.browser import Visitor
@@ -105,6 +110,19 @@ class ConsoleScene(LiveScene):
         """Create a replay for a data centre. Only "here" has a worker."""
         new = NewReplay(webhook.id, window, ReplayOptions(**options), origin=origin)
         return self.store.create_replay(new)[0]
+
+    def add_log_samples(self) -> None:
+        """Add samples of the log of the last half hour, and of every ten minutes before that."""
+        samples = LogSamples(self.store.database, "here")
+        present = now_ms() // MINUTE_MS
+        for ago in (*range(1, 30), *range(30, 720, 10)):
+            start_ms = (present - ago) * MINUTE_MS
+            written, lag = 10_000_000 - 7_919 * ago, 37 * ago % 101
+            topics = (ALL_TOPICS, Series(SeriesKind.TOPIC, DELIVERY_LOG))
+            groups = (ALL_GROUPS, Series(SeriesKind.GROUP, deliverer.GROUP))
+            found = {each: LogSample(start_ms, written, 120 * written) for each in topics}
+            found |= {each: LogSample(start_ms, lag) for each in groups}
+            samples.add(start_ms, found)
 
     def _process(self, name: str, settings: dict[str, object]) -> ServerProcess:
         given = SETTINGS | settings
