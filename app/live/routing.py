@@ -19,7 +19,9 @@ _log: Final = logging.getLogger(__name__)
 REFRESH_S: Final = 0.5
 """Interval of refreshes; a change takes effect well within a second."""
 
-_REFRESHED_S: Final = 2.0
+_REFRESHED_S: Final = 10.0
+"""A database that takes longer to answer counts as unavailable."""
+
 _WARNING_S: Final = 10.0
 
 _NO_IDS: Final = frozenset[str]()

@@ -388,12 +388,11 @@ def test_the_nightly_pipeline(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     terminal.environment |= spark_environment(tmp_path)
+    # A date that passes: retention must not delete these records.
     noon_ms = parse_time("2026-11-21T12:00:00Z")
     with BrokerProcess(tmp_path / "log").serve() as broker:
         address = {"127.0.0.1:9092": broker.bootstrap_servers}
-        ensure_topics(
-            broker.bootstrap_servers, partitions=2, retention_ms=86_400_000, is_audited=True
-        )
+        ensure_topics(broker.bootstrap_servers, partitions=2, retention_ms=2**60, is_audited=True)
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         producer.produce(
             "delivery_log",

@@ -94,7 +94,9 @@ def test_while_a_broker_is_away_replays_from_it_are_refused_and_others_done(
     broker.kill()
     # Its session lives on for a while, so the others still name it as the leader.
     assert stage.ask_replay().status_code == 503
-    job = stage.finished(stage.ask_replay(webhookId=neighbour).json()["id"])
+    until(lambda: stage.ask_replay(webhookId=neighbour).status_code == 202, "the other answers")
+    (active,) = stage.api.get("/replays", params={"webhookId": neighbour}).json()["items"]
+    job = stage.finished(active["id"])
     assert (job["state"], job["counts"]["failed"]) == ("COMPLETED", 0)
     assert "evt_of_another" in stage.receiver.taken
     assert stage.ask_replay().status_code == 503

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.windows import format_time
+from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import until
 from tests.support.service.worker_service import (
     EVENTS,
@@ -22,6 +23,9 @@ DAY_MS = 24 * 60 * MINUTE_MS
 SOME = 150
 """Events that a receiver has when something happens: enough that checkpoints lie behind."""
 
+
+HELD_S = 0.5
+"""The response time while a test looks for the worker: the replay does not end meanwhile."""
 
 SLOWER_S = 0.1
 TAKEN_IN_TWO_S = 2 / SLOWER_S * IN_FLIGHT
@@ -53,22 +57,30 @@ def check_complete(stage: Stage, job: Job) -> None:
     assert stage.failures(job["id"]) == []
 
 
+def holder_under_way(stage: Stage, replay_id: str) -> ServerProcess:
+    """Wait until a worker has sent some events, and return it while it sends few."""
+    stage.until_taken(SOME)
+    stage.receiver.answer(204, delay_s=HELD_S)
+    return stage.holder(replay_id)
+
+
 def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage) -> None:
     stage.worker()
     stage.worker()
     replay_id = stage.replay()
-    stage.until_taken(SOME)
-    holder = stage.holder(replay_id)
+    holder = holder_under_way(stage, replay_id)
     other = stage.other_than(holder)
     holder.kill()
+    stage.receiver.answer(204, delay_s=SLOW_S)
+    sent, checked = len(stage.receiver.taken), stage.job(replay_id)["counts"]["delivered"]
 
     job = stage.finished(replay_id)
     check_complete(stage, job)
     assert job["leaseEpoch"] == 2
     assert stage.holder(replay_id) is other
     assert f'"event": "taken-over", "replay": "{replay_id}"' in other.output
-    # What came twice was sent since the last checkpoint, and no more.
-    assert len(stage.receiver.taken) - EVENTS < EVENTS / 2
+    # What came twice was sent since the last checkpoint, or on its way, and no more.
+    assert len(stage.receiver.taken) - EVENTS <= sent - checked + IN_FLIGHT
 
 
 @ON_MARIADB
@@ -78,9 +90,9 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_lets_go(
     stage.worker()
     stage.worker()
     replay_id = stage.replay()
-    stage.until_taken(SOME)
-    holder = stage.holder(replay_id)
+    holder = holder_under_way(stage, replay_id)
     stage.pause(holder)
+    stage.receiver.answer(204, delay_s=SLOW_S)
 
     job = stage.finished(replay_id)
     check_complete(stage, job)
@@ -102,7 +114,9 @@ def test_a_paused_worker_resumes_if_no_other_worker_took_over(stage: Stage) -> N
     holder = stage.worker()
     replay_id = stage.replay()
     stage.until_taken(SOME)
+    stage.receiver.answer(204, delay_s=HELD_S)
     stage.pause(holder)
+    stage.receiver.answer(204, delay_s=SLOW_S)
     # The lease expires while no other worker runs; the worker must renew it after it wakes.
     time.sleep(LEASE_S)
     holder.resume()
@@ -116,9 +130,9 @@ def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> Non
     stage.worker(**leases)
     stage.worker(**leases)
     replay_id = stage.replay()
-    stage.until_taken(SOME)
-    holder = stage.holder(replay_id)
+    holder = holder_under_way(stage, replay_id)
     assert holder.stop() == 0
+    stage.receiver.answer(204, delay_s=SLOW_S)
 
     job = stage.finished(replay_id)
     check_complete(stage, job)
@@ -130,11 +144,11 @@ def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> Non
 
 @ON_MARIADB
 def test_a_receiver_that_is_down_for_a_while_gets_everything(stage: Stage) -> None:
-    stage.worker()
+    stage.worker(retry_attempts_max="100")
     replay_id = stage.replay()
     stage.until_taken(SOME)
     stage.receiver.go_down()
-    # The outage itself: shorter than the patience of the retries, longer than most waits.
+    # The outage itself: longer than most waits.
     time.sleep(1.0)
     assert stage.job(replay_id)["state"] == "ONGOING"
     stage.receiver.come_up()

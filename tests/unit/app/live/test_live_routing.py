@@ -1,7 +1,11 @@
 """The routing table of a live process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import create_engine, text
 
 from app.domain.grants import Grant
 from app.domain.model import NewWebhook, Webhook, WebhookStatus
@@ -13,6 +17,17 @@ from app.webhooks.signing import new_secret
 
 def webhook_of(store: Store, name: str) -> Webhook:
     return store.create_webhook(NewWebhook(f"https://{name}.example/hook", name, new_secret()))
+
+
+@contextmanager
+def locked(database_url: str) -> Iterator[None]:
+    """Let queries of webhooks wait, on MariaDB."""
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        connection.execute(text("LOCK TABLES webhooks WRITE"))
+        yield
+        connection.execute(text("UNLOCK TABLES"))
+    engine.dispose()
 
 
 def with_table(store: Store, work: Callable[[RoutingTable], Awaitable[None]]) -> None:
@@ -120,6 +135,24 @@ def test_after_a_refresh_the_table_has_what_was_stored_before(store: Store) -> N
             webhook = await asyncio.to_thread(webhook_of, store, f"number-{number}")
             await table.wait_until_refreshed()
             assert table.webhook(webhook.id) == webhook
+        running.cancel()
+
+    with_table(store, work)
+
+
+@pytest.mark.parametrize("migrated_url", ["mariadb"], indirect=True)
+def test_a_database_that_takes_seconds_to_answer_delays_a_refresh(
+    store: Store, migrated_url: str
+) -> None:
+    async def work(table: RoutingTable) -> None:
+        running = asyncio.create_task(table.run())
+        await table.wait_until_refreshed()
+        webhook = await asyncio.to_thread(webhook_of, store, "first")
+        with locked(migrated_url):
+            waiting = asyncio.create_task(table.wait_until_refreshed())
+            await asyncio.wait([waiting], timeout=2.5)
+        await waiting
+        assert table.webhook(webhook.id) == webhook
         running.cancel()
 
     with_table(store, work)
