@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.errors import FetchFailed
@@ -80,7 +86,12 @@ _TRANSIENT: Final = frozenset(
 """Errors after which librdkafka retries by itself."""
 
 
-_UNREADABLE: Final = DATA_ERRORS | {KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+_OUT_OF_RANGE: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+
+_UNREADABLE: Final = DATA_ERRORS | {_OUT_OF_RANGE}
+
+_RESETS: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+"""Where to continue if the log has no record at a position, by `auto.offset.reset`."""
 
 
 class PartitionEnd(NamedTuple):
@@ -98,14 +109,20 @@ class Fetcher:
 
     librdkafka prefetches up to 16 MB on its own threads, and checks CRCs. A batch that it cannot
     read becomes one `FetchFailed`, and the messages behind it follow.
+
+    It never resets a position itself: an offset that it took from damaged bytes is out of range,
+    too, and on a slow network it notices that only after it was assigned to the partition again.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         """Create the client; `settings` are librdkafka's.
 
+        With `auto.offset.reset` being `error`, a position out of range is a `FetchFailed`.
+
         Raises:
             ConfigurationError: librdkafka rejects the settings.
         """
+        self._reset = _RESETS.get(settings.get("auto.offset.reset", "latest"))
         self._consumer = make_consumer(settings | _SETTINGS)
         self._assignment: StreamAssignment | None = None
         self._is_closed = False
@@ -114,7 +131,10 @@ class Fetcher:
             {name: value for name, value in settings.items() if isinstance(value, str)},
             self._skipped.append,
         )
+        self._starts: dict[int, int] = {}
         self._positions: dict[int, int] = {}
+        self._stopped: set[int] = set()
+        """Partitions whose start offset was not found; they are assigned again."""
         self._stalls: StallDetector[int] = StallDetector()
         self._next_check_s = 0.0
 
@@ -150,6 +170,8 @@ class Fetcher:
             if partition in self._positions:
                 failed[partition] = error
                 return None
+            if error.code() == _OUT_OF_RANGE:
+                self._stopped.add(partition)
         item = _parse_message(message)
         if isinstance(item, Message):
             self._positions[item.partition] = item.offset + 1
@@ -163,9 +185,12 @@ class Fetcher:
         if now_s < self._next_check_s or self._assignment is None:
             return []
         self._next_check_s = now_s + INSPECT_AFTER_S / 2
-        silent = []
-        for partition, start in self._assignment.starts.items():
-            place = TopicPartition(self._assignment.topic, partition)
+        topic, silent = self._assignment.topic, []
+        for partition in self._stopped:
+            self._assign_at(topic, partition, self._starts[partition])
+        self._stopped.clear()
+        for partition, start in self._starts.items():
+            place = TopicPartition(topic, partition)
             low, end = self._consumer.get_watermark_offsets(place, cached=True)
             if start == OFFSET_BEGINNING and low >= 0:
                 self._positions.setdefault(partition, low)
@@ -184,21 +209,19 @@ class Fetcher:
     ) -> list[Fetched]:
         """Continue behind what the client cannot read; return a failure for each batch."""
         position = self._positions[partition]
-        place = TopicPartition(topic, partition)
         if error is not None and error.code() not in DATA_ERRORS:
-            low, end = self._consumer.get_watermark_offsets(place, timeout=_METADATA_TIMEOUT_S)
+            low, end = self._log_range(topic, partition) or (position, position)
+            if position == end:
+                self._assign_at(topic, partition, position)
+                return []
             if not low <= position < end:
-                return [
-                    FetchFailed(f"{place.topic}-{partition} at offset {position}: {error.str()}")
-                ]
+                return self._reset_position(topic, partition, error)
         self._skipped.clear()
         found = self._skipper.skip_unreadable(topic, partition, position, error)
         behind = position_after(found, position)
         if behind > position or error is not None:
             self._positions[partition] = behind
-            place = TopicPartition(topic, partition, behind)
-            self._consumer.incremental_unassign([place])
-            self._consumer.incremental_assign([place])
+            self._assign_at(topic, partition, behind)
         if found is None and error is not None:
             return [FetchFailed(f"{topic}-{partition} at offset {position}: {error.str()}")]
         return [
@@ -208,6 +231,34 @@ class Fetcher:
             )
             for each in self._skipped
         ]
+
+    def _log_range(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """Return the first offset and the end of a log; None if the broker does not answer."""
+        place = TopicPartition(topic, partition)
+        try:
+            return self._consumer.get_watermark_offsets(place, timeout=_METADATA_TIMEOUT_S)
+        except KafkaException:
+            return None
+
+    def _reset_position(self, topic: str, partition: int, error: KafkaError) -> list[Fetched]:
+        """Continue at the start or the end of a log that does not have the position."""
+        position = self._positions[partition]
+        if self._reset is None:
+            return [FetchFailed(f"{topic}-{partition} at offset {position}: {error.str()}")]
+        where = "start" if self._reset == OFFSET_BEGINNING else "end"
+        _log.warning(
+            "continue at the %s of %s-%d: offset %d is out of range",
+            *(where, topic, partition, position),
+        )
+        del self._positions[partition]
+        self._starts[partition] = self._reset
+        self._assign_at(topic, partition, self._reset)
+        return []
+
+    def _assign_at(self, topic: str, partition: int, offset: int) -> None:
+        place = TopicPartition(topic, partition, offset)
+        self._consumer.incremental_unassign([place])
+        self._consumer.incremental_assign([place])
 
     def pause(self) -> None:
         """Stop fetching until the next assignment."""
@@ -233,6 +284,8 @@ class Fetcher:
             ]
         )
         self._assignment = assignment
+        self._starts = dict(assignment.starts)
+        self._stopped.clear()
         self._positions = {
             number: start for number, start in assignment.starts.items() if start >= 0
         }
@@ -276,6 +329,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "group.id": "logbroker-paper-consumer",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
     "enable.partition.eof": True,
     "check.crcs": True,
     "error_cb": _log_error,

@@ -51,6 +51,11 @@ def test_a_topic_that_grows_is_found_by_the_brokers_registry(
         two.join()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_partitions([NewPartitions(TOPIC, 6)])[TOPIC].result(DEADLINE_S)
+        # A producer keeps the number of partitions for minutes, once it has asked a broker.
+        until(
+            lambda: all(len(cluster.leaders_at(each, TOPIC)) == 6 for each in cluster.brokers),
+            "both brokers know the partitions",
+        )
         with Flow(cluster.bootstrap_servers, TOPIC) as flow:
             until(
                 lambda: {each.partition for each in one.handed + two.handed} == set(range(6)),
