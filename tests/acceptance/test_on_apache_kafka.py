@@ -61,10 +61,10 @@ def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage
     stage.worker()
     stage.worker()
     replay_id = stage.replay()
-    stage.until_taken(SOME)
-    holder = stage.holder(replay_id)
+    holder = stage.holder_under_way(replay_id, SOME)
     other = stage.other_than(holder)
     holder.kill()
+    stage.receiver.answer(204, delay_s=SLOW_S)
 
     job = stage.finished(replay_id)
     check_complete(stage, job)

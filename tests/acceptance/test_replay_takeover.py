@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.domain.windows import format_time
-from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import until
 from tests.support.service.worker_service import (
     EVENTS,
+    HELD_S,
     IN_FLIGHT,
     LEASE_S,
     MINUTE_MS,
@@ -22,10 +22,6 @@ from tests.support.service.worker_service import (
 DAY_MS = 24 * 60 * MINUTE_MS
 SOME = 150
 """Events that a receiver has when something happens: enough that checkpoints lie behind."""
-
-
-HELD_S = 0.5
-"""The response time while a test looks for the worker: the replay does not end meanwhile."""
 
 SLOWER_S = 0.1
 TAKEN_IN_TWO_S = 2 / SLOWER_S * IN_FLIGHT
@@ -57,18 +53,11 @@ def check_complete(stage: Stage, job: Job) -> None:
     assert stage.failures(job["id"]) == []
 
 
-def holder_under_way(stage: Stage, replay_id: str) -> ServerProcess:
-    """Wait until a worker has sent some events, and return it while it sends few."""
-    stage.until_taken(SOME)
-    stage.receiver.answer(204, delay_s=HELD_S)
-    return stage.holder(replay_id)
-
-
 def test_a_job_is_finished_by_another_worker_when_its_own_is_killed(stage: Stage) -> None:
     stage.worker()
     stage.worker()
     replay_id = stage.replay()
-    holder = holder_under_way(stage, replay_id)
+    holder = stage.holder_under_way(replay_id, SOME)
     other = stage.other_than(holder)
     holder.kill()
     stage.receiver.answer(204, delay_s=SLOW_S)
@@ -90,7 +79,7 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_lets_go(
     stage.worker()
     stage.worker()
     replay_id = stage.replay()
-    holder = holder_under_way(stage, replay_id)
+    holder = stage.holder_under_way(replay_id, SOME)
     stage.pause(holder)
     stage.receiver.answer(204, delay_s=SLOW_S)
 
@@ -130,7 +119,7 @@ def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> Non
     stage.worker(**leases)
     stage.worker(**leases)
     replay_id = stage.replay()
-    holder = holder_under_way(stage, replay_id)
+    holder = stage.holder_under_way(replay_id, SOME)
     assert holder.stop() == 0
     stage.receiver.answer(204, delay_s=SLOW_S)
 

@@ -27,6 +27,9 @@ MINUTE_MS = 60_000
 SLOW_S = 0.02
 """The receiver's response time. With eight requests in flight, a replay takes two seconds."""
 
+HELD_S = 0.5
+"""The response time while a test looks for the worker: the replay does not end meanwhile."""
+
 LEASE_S = 3.0
 IN_FLIGHT = 8
 
@@ -168,6 +171,12 @@ class Stage:
         """Return the worker that runs a replay."""
         pid = worker_pid(self.api, self.job(replay_id)["worker"])
         return next(worker for worker in self.workers if worker.pid == pid)
+
+    def holder_under_way(self, replay_id: str, sent: int) -> ServerProcess:
+        """Wait until a replay has sent `sent` events; return its worker while it sends few."""
+        self.until_taken(sent)
+        self.receiver.answer(204, delay_s=HELD_S)
+        return self.holder(replay_id)
 
     def pause(self, worker: ServerProcess) -> None:
         """Pause a worker outside of transactions: other workers would wait for its locks."""
