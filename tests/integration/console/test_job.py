@@ -189,7 +189,8 @@ def test_a_session_survives_a_restart_of_the_service(
     chromium: Chromium, scene: ConsoleScene
 ) -> None:
     with chromium.visitor(scene.origin) as visitor:
-        visitor.tolerate("net::ERR_")
+        # A service that stops refuses new streams, with 503.
+        visitor.tolerate("net::ERR_", "status of 503 .*/console/live")
         sign_in(visitor, scene.key())
         scene.api.stop()
         expect(visitor.page.get_by_text("Connection lost")).to_be_visible()

@@ -42,7 +42,8 @@ def opened(bootstrap_servers: str, folder: Path) -> Iterator[Bench]:
         bootstrap_servers=bootstrap_servers,
         database=url,
         allow_private_targets=True,
-        lease_s=3.0,
+        # No worker loses a replay by itself, however busy the machine is.
+        lease_s=60.0,
         heartbeat_s=0.2,
         poll_interval_s=0.02,
         checkpoint_interval_s=0.05,

@@ -114,7 +114,6 @@ def test_while_the_database_is_frozen_a_bounded_number_of_events_is_delivered(
         return [each["n"] for webhook in bench.received for each in json.loads(webhook.body)]
 
     async def scenario() -> None:
-        bench.change(lease_s=60.0)
         webhook = await bench.webhook()
         await bench.publish(bench.events(webhook.id, 0, count))
         replay = bench.replay(webhook, batch_size=100)

@@ -15,7 +15,7 @@ from app.log.topics import REPLAY_OUTCOMES
 from app.replay_workers import outcome_publisher
 from app.webhooks.receiver import ReceivedWebhook
 from tests.integration.replay_workers.worker_bench import BEGIN_MS, Bench
-from tests.support.processes.waiting import until_async
+from tests.support.processes.waiting import DEADLINE_S, until_async
 
 HOUR = BEGIN_MS // HOUR_MS
 
@@ -26,9 +26,9 @@ def replay_outcomes_of(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
     configuration = {"bootstrap.servers": bench.bootstrap_servers, "group.id": "test"}
     consumer = Consumer(configuration)
     try:
-        low, high = consumer.get_watermark_offsets(place, 10)
+        low, high = consumer.get_watermark_offsets(place, DEADLINE_S)
         consumer.assign([place])
-        records = consumer.consume(high - low, 20)
+        records = consumer.consume(high - low, DEADLINE_S)
     finally:
         consumer.close()
     assert {record.key() for record in records} <= {webhook.id.encode()}
@@ -36,7 +36,11 @@ def replay_outcomes_of(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
     return [outcome for outcome in found if outcome is not None]
 
 
-def test_replay_outcomes_are_written_by_hour_from_the_checkpoint_on(bench: Bench) -> None:
+def test_replay_outcomes_are_written_by_hour_from_the_checkpoint_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcome_publisher, "PUBLISH_S_MAX", DEADLINE_S)
+
     async def scenario() -> None:
         webhook = await bench.webhook()
         hours = [HOUR, HOUR + 1, HOUR, HOUR + 2] * 50
