@@ -133,7 +133,7 @@ def test_a_topic_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "log", "--no-auto-create-topics") as broker:
         broker.serve()
         with (
-            Producer(broker.bootstrap_servers, delivery_timeout_s=1.0) as producer,
+            Producer(broker.bootstrap_servers, delivery_timeout_s=5.0) as producer,
             pytest.raises(SendFailed, match=r"2 of 2 messages to 'none'.*Unknown topic"),
         ):
             producer.send("none", [b"a", b"b"])
@@ -151,7 +151,7 @@ def test_a_broker_that_goes_away_fails_what_it_did_not_acknowledge_in_time(
     broker: BrokerProcess,
 ) -> None:
     make_topic(broker.bootstrap_servers, TOPIC, 1)
-    with Producer(broker.bootstrap_servers, delivery_timeout_s=2.0) as producer:
+    with Producer(broker.bootstrap_servers, delivery_timeout_s=5.0) as producer:
         sent(producer.send(TOPIC, [b"a"]))
         broker.kill()
         future = producer.send(TOPIC, [b"b", b"c"])

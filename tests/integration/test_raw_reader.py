@@ -274,12 +274,12 @@ def test_an_unreachable_broker_is_reported_with_the_offset(tmp_path: Path) -> No
         topic = new_topic(broker.serve())
         place = TopicPartition(topic, 0)
         write(broker, topic, numbered(100))
-        with RawCluster(properties_of(broker), timeout_s=2.0) as cluster:
+        with RawCluster(properties_of(broker), timeout_s=5.0) as cluster:
             reader = RawReader(cluster, place, 0, 100, bytes_max=1)
             chunks = [next(reader)]
             broker.kill()
             with pytest.raises(
-                BrokersUnavailable, match=rf"{topic}-0 at offset \d+ failed for 2 s"
+                BrokersUnavailable, match=rf"{topic}-0 at offset \d+ failed for 5 s"
             ):
                 chunks.extend(reader)
         broker.serve()
