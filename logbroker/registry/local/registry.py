@@ -1,9 +1,10 @@
 """The registry of a single broker: files in its data directory.
 
-`registry.json` holds the document of `logbroker.registry.local.document`; `groups/` holds one file
-per consumer group; `acls.json` holds the access control lists, `users.json` (mode 0600) the users
-of SASL and `quotas.json` the client quotas, if there are any. Each change replaces a whole file. A
-crash leaves the old or the new content, and at most a `.tmp` that the next change overwrites.
+`registry.json` and its journal hold topics and producer ids (`logbroker.registry.local.journal`);
+`groups/` holds one file per consumer group; `acls.json` holds the access control lists,
+`users.json` (mode 0600) the users of SASL and `quotas.json` the client quotas, if there are any.
+Each change of those replaces a whole file. A crash leaves the old or the new content, and at most a
+`.tmp` that the next change overwrites.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,14 +34,14 @@ from logbroker.registry.cluster import (
     BrokerEndpoint,
     ClusterView,
     coordination_slot,
-    new_cluster_id,
 )
-from logbroker.registry.local.document import DocumentEncoder, RegistryDocument, parse_metadata
+from logbroker.registry.local.document import RegistryChange, RegistryDocument
 from logbroker.registry.local.group_files import GroupFiles
+from logbroker.registry.local.journal import MetadataFiles
 from logbroker.registry.quota_payloads import format_quotas, parse_quotas
 from logbroker.registry.registry import PlacedTopic, Registry, Replicas, Settings
 from logbroker.registry.topic import Topic, TopicNames, check_growth, check_id
-from logbroker.registry.topic_table import TopicIndex, TopicTable
+from logbroker.registry.topic_table import TopicIndex
 from logbroker.security.acl import Acl
 from logbroker.security.authorizer import AclIndex
 from logbroker.security.users import NO_USERS, Users, format_users, parse_users
@@ -63,7 +64,7 @@ class LocalRegistry(Registry):
     def __init__(
         self,
         path: Path,
-        metadata: RegistryDocument,
+        files: MetadataFiles,
         group_files: GroupFiles,
         groups: Mapping[str, StoredGroup],
         acls: AclIndex,
@@ -71,8 +72,7 @@ class LocalRegistry(Registry):
         quotas: Quotas = NO_QUOTAS,
     ) -> None:
         self._path = path
-        self._metadata = metadata
-        self._encoder = DocumentEncoder()
+        self._files = files
         self._index = TopicIndex()
         self._acls = acls
         self._users = users
@@ -97,10 +97,10 @@ class LocalRegistry(Registry):
         path = data_dir / REGISTRY_FILE
         group_files = GroupFiles(data_dir / GROUPS_FOLDER)
         try:
-            metadata = _load_or_create(path, broker_id)
-            if metadata.broker_id != broker_id:
+            files = MetadataFiles.open(path, broker_id)
+            if files.document.broker_id != broker_id:
                 raise ConfigurationError(
-                    f"broker_id is {broker_id}; {path} belongs to broker {metadata.broker_id}"
+                    f"broker_id is {broker_id}; {path} belongs to broker {files.document.broker_id}"
                 )
             groups = group_files.load()
             acls = _load_acls(path.with_name(ACLS_FILE))
@@ -109,7 +109,7 @@ class LocalRegistry(Registry):
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"registry {path} cannot be opened: {error}") from error
         by_id = {group.group_id: group for group in groups}
-        return cls(path, metadata, group_files, by_id, acls, users, quotas)
+        return cls(path, files, group_files, by_id, acls, users, quotas)
 
     @property
     def view(self) -> ClusterView:
@@ -135,7 +135,7 @@ class LocalRegistry(Registry):
         return outcome
 
     def create_topics(self, wanted: Sequence[PlacedTopic]) -> list[Topic | RequestRefused]:
-        """Create topics in one change of the file, with one new view."""
+        """Create topics in one change of the journal, with one new view."""
         with self._changing:
             self._index.follow(self._metadata.topics)
             names = self._index.names.extended()
@@ -173,7 +173,7 @@ class LocalRegistry(Registry):
         """Allocate `count` unused producer ids."""
         with self._changing:
             first = self._metadata.next_producer_id
-            self._write(replace(self._metadata, next_producer_id=first + count))
+            self._write(RegistryChange(next_producer_id=first + count))
             return range(first, first + count)
 
     def change_acls(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> None:
@@ -283,17 +283,19 @@ class LocalRegistry(Registry):
         return topic
 
     def _store_topics(self, changed: Mapping[str, Topic | None]) -> None:
-        topics = self._metadata.topics.changed(changed)
-        self._write(replace(self._metadata, topics=topics))
+        self._write(RegistryChange(changed))
         self._publish_view()
 
-    def _write(self, metadata: RegistryDocument) -> None:
-        """Make `metadata` durable, then current."""
+    def _write(self, change: RegistryChange) -> None:
+        """Make a change durable, then current."""
         try:
-            replace_file(self._path, self._encoder.encode(metadata))
+            self._files.store(change)
         except OSError as error:
             raise StorageFailed(f"registry {self._path} cannot be written: {error}") from error
-        self._metadata = metadata
+
+    @property
+    def _metadata(self) -> RegistryDocument:
+        return self._files.document
 
     def _publish_view(self) -> None:
         self._view = self._build_view()
@@ -323,15 +325,6 @@ class LocalRegistry(Registry):
         except OSError as error:
             raise StorageFailed(f"group {group.group_id!r} cannot be written: {error}") from error
         self._groups[group.group_id] = group
-
-
-def _load_or_create(path: Path, broker_id: int) -> RegistryDocument:
-    if path.exists():
-        return parse_metadata(path.read_bytes())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = RegistryDocument(new_cluster_id(), broker_id, 0, TopicTable())
-    replace_file(path, DocumentEncoder().encode(metadata))
-    return metadata
 
 
 def load_users(data_dir: Path) -> Users:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,22 @@ def registry(data_dir: Path) -> LocalRegistry:
     return LocalRegistry.open(data_dir, 0)
 
 
+def write_snapshot_next(registry: LocalRegistry) -> None:
+    """Let the next change write a snapshot instead of appending to the journal."""
+    registry._files._journal_bytes = None
+
+
+def without_journal(path: Path) -> dict[str, Any]:
+    """The document of a snapshot as older brokers wrote it."""
+    document: dict[str, Any] = json.loads(path.read_bytes())
+    del document["journal"]
+    return document | {"version": 1}
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def test_two_folders_are_two_clusters(tmp_path: Path) -> None:
     ids = {LocalRegistry.open(tmp_path / str(n), 0).view.cluster_id for n in range(100)}
     assert len(ids) == 100
@@ -54,10 +71,10 @@ def test_a_broker_that_has_not_joined_leads_nothing(registry: LocalRegistry) -> 
 
 def test_a_refused_topic_leaves_the_file_as_it_was(registry: LocalRegistry, path: Path) -> None:
     registry.create_topic("t", ALONE, {})
-    before = path.read_bytes()
+    before = contents(path.parent)
     with pytest.raises(Exception, match="allowed is 1 to 249"):
         registry.create_topic("a/b", ALONE, {})
-    assert path.read_bytes() == before
+    assert contents(path.parent) == before
 
 
 def test_topics_created_together_are_one_change(registry: LocalRegistry) -> None:
@@ -73,6 +90,7 @@ def test_the_file_is_indented_json(registry: LocalRegistry, path: Path) -> None:
     registry.create_topic("u", ALONE * 2, {"retention.ms": "5", "cleanup.policy": "compact"})
     registry.grow_topic("t", ALONE * 3)
     registry.delete_topic("u")
+    write_snapshot_next(registry)
     registry.create_topic("u", ALONE, {})
     text = path.read_text()
     assert text == json.dumps(json.loads(text), indent=1) + "\n"
@@ -135,6 +153,8 @@ def test_a_half_written_successor_is_not_looked_at(
 ) -> None:
     topic = registry.create_topic("t", ALONE, {})
     registry.commit_offsets("g", {("t", 0): CommittedOffset(1)})
+    write_snapshot_next(registry)
+    registry.allocate_producer_ids(1)
     half = path.with_name("registry.json.tmp")
     half.write_bytes(path.read_bytes()[:40])
     (group,) = (data_dir / "groups").glob("*.json")
@@ -142,6 +162,7 @@ def test_a_half_written_successor_is_not_looked_at(
     reopened = LocalRegistry.open(data_dir, 0)
     assert reopened.view.topic("t") == topic
     assert len(reopened.load_groups(coordination_slot("g"))) == 1
+    write_snapshot_next(reopened)
     reopened.allocate_producer_ids(1)
     assert not half.exists()
 
@@ -150,9 +171,12 @@ def test_a_disk_that_refuses_leaves_the_topics_as_they_were(
     registry: LocalRegistry, path: Path
 ) -> None:
     topic = registry.create_topic("t", ALONE, {})
-    before = path.read_bytes()
+    (journal,) = path.parent.glob("*.journal")
+    journal.rename(kept := journal.with_suffix(".kept"))
+    journal.mkdir()
     obstacle = path.with_name("registry.json.tmp")
     obstacle.mkdir()
+    before = contents(path.parent)
     changes: list[Callable[[], object]] = [
         lambda: registry.create_topic("u", ALONE, {}),
         lambda: registry.grow_topic("t", ALONE * 2),
@@ -163,9 +187,13 @@ def test_a_disk_that_refuses_leaves_the_topics_as_they_were(
         with pytest.raises(StorageFailed, match=r"registry.json cannot be written"):
             change()
     assert dict(registry.view.topics) == {"t": topic}
-    assert path.read_bytes() == before
+    assert contents(path.parent) == before
+    journal.rmdir()
+    kept.rename(journal)
     obstacle.rmdir()
+    assert dict(LocalRegistry.open(path.parent, 0).view.topics) == {"t": topic}
     assert registry.allocate_producer_ids(1) == range(1)
+    assert dict(LocalRegistry.open(path.parent, 0).view.topics) == {"t": topic}
 
 
 def test_a_disk_that_refuses_leaves_a_group_as_it_was(
@@ -243,6 +271,7 @@ def test_a_malformed_group_file_is_rejected_by_name_and_kept(
 def test_a_document_without_one_of_its_fields_is_refused(
     registry: LocalRegistry, data_dir: Path, path: Path
 ) -> None:
+    write_snapshot_next(registry)
     registry.create_topic("t", ALONE, {})
     whole = json.loads(path.read_bytes())
     for field in whole:
@@ -260,8 +289,9 @@ def test_a_topic_whose_deletion_an_older_broker_began_is_gone(
     registry: LocalRegistry, data_dir: Path, path: Path
 ) -> None:
     registry.create_topic("kept", ALONE, {})
+    write_snapshot_next(registry)
     registry.create_topic("gone", ALONE, {})
-    document = json.loads(path.read_bytes())
+    document = without_journal(path)
     for topic in document["topics"]:
         topic["deleting"] = topic["name"] == "gone"
     path.write_text(json.dumps(document))
