@@ -26,6 +26,16 @@ _EVENT_WITH_MEMBERS: Final = re.compile(r"(?P<event>[^%]+?)(?P<members>( \w+=%[a
 """A message that ends with named values: `write failed partition=%s reason=%s`."""
 
 
+CLIENT_LOGGERS: Final = (
+    "logbroker.connection",
+    "logbroker.listener",
+    "logbroker.metrics_http",
+    "logbroker.sasl",
+    "logbroker.schemas.requests",
+    "uvicorn.error",
+)
+"""Every client that reaches a port can cause their lines."""
+
 REPETITIONS_MAX: Final = 100
 REPETITION_PERIOD_S: Final = 60.0
 """At most so many lines of one message are written per period, where clients cause them."""
@@ -34,19 +44,18 @@ REPETITION_PERIOD_S: Final = 60.0
 def configure_logging(form: str = "json", *, root_level: int = logging.WARNING) -> None:
     """Write log lines to standard error, in one of `FORMATS`.
 
-    `root_level` applies to loggers of other packages.
+    `root_level` applies to loggers of other packages. The lines of each message of `CLIENT_LOGGERS`
+    are limited, so that clients cannot fill a disk.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=root_level, handlers=[handler], force=True)
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(logging.INFO)
-
-
-def limit_repetitions(*loggers: str) -> None:
-    """Limit the lines of each message of these loggers, so that clients cannot fill a disk."""
-    for name in loggers:
-        logging.getLogger(name).addFilter(RepetitionLimit())
+    for name in CLIENT_LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, RepetitionLimit) for each in logger.filters):
+            logger.addFilter(RepetitionLimit())
 
 
 class RepetitionLimit(logging.Filter):

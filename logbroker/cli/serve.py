@@ -25,7 +25,7 @@ from logbroker.cli.server_command import (
 )
 from logbroker.config import BrokerConfig, LogConfig
 from logbroker.errors import InvalidConfig, LogbrokerError, StorageFailed
-from logbroker.json_log import configure_logging, limit_repetitions
+from logbroker.json_log import configure_logging
 from logbroker.topic_settings import TOPIC_SETTINGS, apply_topic_settings
 
 SWITCH_INTERVAL_S = 0.001
@@ -34,9 +34,6 @@ SWITCH_INTERVAL_S = 0.001
 With Python's default of 5 ms, 1 % of the Produce requests took 20 ms during a continuous read of
 the metrics of 10,000 partitions. With this value they took 7 ms, and requests cost the same.
 """
-
-CLIENT_LOGGERS = ("logbroker.connection", "logbroker.listener", "logbroker.sasl")
-"""The loggers whose lines anybody who reaches a listener can cause."""
 
 _NUMBERS = {
     "broker_id": "Id of the broker in its cluster; a data directory belongs to one id.",
@@ -169,7 +166,6 @@ def serve(
     from logbroker.server.broker import Broker
 
     configure_logging(log_format, root_level=logging.INFO)
-    limit_repetitions(*CLIENT_LOGGERS)
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:

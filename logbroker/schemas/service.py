@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
@@ -68,6 +69,9 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Routes for probes, which need no user."""
 
 _log: Final = logging.getLogger(__name__)
+
+_client_log: Final = logging.getLogger("logbroker.schemas.requests")
+"""Its lines are limited: see `CLIENT_LOGGERS` of `logbroker.json_log`."""
 
 _PLAIN: Final = "text/plain; charset=utf-8"
 
@@ -162,7 +166,9 @@ class RegistryService:
             answer = _refusal(error)
         except Exception:
             # Outermost handler of a request: no exception may stop the server.
-            _log.exception("request failed method=%s path=%s", scope["method"], scope["path"])
+            _client_log.exception(
+                "request failed method=%s path=%s", scope["method"], scope["path"]
+            )
             answer = _error(500, 500, "HTTP 500 Internal Server Error")
         return answer, route, user
 
@@ -301,9 +307,10 @@ def _header(scope: Scope, name: bytes) -> str:
 
 
 def _log_change(scope: Scope, status: int, user: str | None) -> None:
-    """Log a change with its client, user and status."""
+    """Log a change with its client, user and status; lines of rejected ones are limited."""
     client = scope.get("client")
-    _log.info(
+    logger = _log if status < HTTPStatus.BAD_REQUEST else _client_log
+    logger.info(
         "change method=%s path=%s status=%s client=%s user=%s",
         *(scope["method"], _target(scope), status, client[0] if client else None, user),
     )

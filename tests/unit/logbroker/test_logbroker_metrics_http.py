@@ -9,6 +9,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from logbroker import json_log
 from logbroker.metrics_http import CONNECTIONS_MAX, MetricsAccess, serve_metrics
 from tests.support.processes.waiting import DEADLINE_S, until
 
@@ -18,6 +19,20 @@ def token_file(tmp_path: Path) -> Path:
     path = tmp_path / "token"
     path.write_text("s3cret\n")
     return path
+
+
+def test_lines_of_clients_without_a_readable_token_are_limited(
+    token_file: Path,
+    limited_client_loggers: None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(json_log, "REPETITIONS_MAX", 2)
+    token_file.unlink()
+    access = MetricsAccess(token_file)
+    for _ in range(5):
+        assert not access.admits("10.0.0.1", "Bearer s3cret")
+    assert caplog.text.count("token not read") == 2
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
+from logbroker import json_log
 from logbroker.schemas.avro.schema import TEXT_BYTES_MAX
 from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.errors import StoreUnavailable
@@ -336,7 +337,7 @@ def test_who_changed_what_is_in_the_log(
     client.ask("POST", "/subjects/a%20b", STRING)
     client.ask("POST", "/compatibility/subjects/a%20b/versions/latest", STRING)
     client.ask("GET", "/subjects")
-    said = [record.getMessage() for record in caplog.records if record.name.endswith("service")]
+    said = [text for text in caplog.messages if text.startswith("change ")]
     assert said == [
         f"change {each} client=127.0.0.1 user=None"
         for each in (
@@ -344,6 +345,21 @@ def test_who_changed_what_is_in_the_log(
             "method=DELETE path=/subjects/none?permanent=true status=404",
         )
     ]
+
+
+def test_lines_of_rejected_changes_are_limited_and_those_of_changes_are_not(
+    client: RegistryClient,
+    limited_client_loggers: None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(json_log, "REPETITIONS_MAX", 2)
+    caplog.set_level(logging.INFO)
+    for number in range(5):
+        client.ask("DELETE", f"/subjects/none{number}")
+        client.register(f"s{number}", '"string"')
+    lines = caplog.text
+    assert (lines.count("status=404"), lines.count("status=200")) == (2, 5)
 
 
 def test_what_is_no_route_is_refused(client: RegistryClient) -> None:
