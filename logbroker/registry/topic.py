@@ -79,8 +79,9 @@ class TopicNames:
         self._by_folded[_folded(name)] = name
 
     def remove(self, name: str) -> None:
-        """Remove the name of a deleted topic."""
-        self._by_folded.pop(_folded(name), None)
+        """Remove the name of a deleted topic, unless a new one with a colliding name was added."""
+        if self._by_folded.get(_folded(name)) == name:
+            del self._by_folded[_folded(name)]
 
     def check(self, name: str) -> None:
         """Reject a name that a new topic cannot have.

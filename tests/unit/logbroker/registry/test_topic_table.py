@@ -75,6 +75,17 @@ def test_an_index_follows_new_changed_and_deleted_topics() -> None:
         index.names.check("d")
 
 
+def test_an_index_knows_the_topic_that_replaced_another_with_a_colliding_name() -> None:
+    for names in (("a.b", "a_b"), ("a_b", "a.b")):
+        old, new = (topic(name, number) for number, name in enumerate(names))
+        for later in (TopicTable.of([new]), TopicTable.of([old]).changed({old.name: None})):
+            index = TopicIndex()
+            index.follow(TopicTable.of([old]))
+            index.follow(later.changed({new.name: new}))
+            with pytest.raises(InvalidTopic, match="collides"):
+                index.names.check(old.name)
+
+
 def test_names_that_are_added_to_extended_names_are_new_only_there() -> None:
     index = TopicIndex()
     index.follow(MANY)
