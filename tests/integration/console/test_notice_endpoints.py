@@ -77,6 +77,7 @@ def test_the_pages_of_endpoints_are_accessible(
         visitor.go("/console/notice-endpoints")
         assert_usable(page)
         page.locator("tbody th a").first.click()
+        page.wait_for_url("**/notice-endpoints/*")
         endpoint = page.url.removeprefix(scene.origin)
         for form in ("edit", "rotate", "disable", "delete"):
             visitor.go(f"{endpoint}/{form}")

@@ -1,8 +1,10 @@
 """A peer that follows a script byte by byte."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Self, TypeVar
+
+T = TypeVar("T")
 
 KAFKA: Final = b"\0"
 """The first byte of a request of a Kafka client: its size has four bytes."""
@@ -27,6 +29,16 @@ class ScriptedPeer:
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/hook"
         return self
+
+    async def reached_by(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Return the outcome of the first sending that reaches the peer.
+
+        A short timeout may end before a busy machine has connected.
+        """
+        while True:
+            outcome = await send()
+            if self.connections:
+                return outcome
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()

@@ -268,14 +268,15 @@ async def test_an_endless_body_is_aborted_and_its_status_counts() -> None:
 
 async def test_a_receiver_that_does_not_respond_times_out() -> None:
     async with sender_with(total_s=0.05) as sender, ScriptedPeer([[b""]], lingers=True) as peer:
-        outcome = await sender.send(peer.url, HEADERS, b"{}")
+        outcome = await peer.reached_by(lambda: sender.send(peer.url, HEADERS, b"{}"))
         assert outcome == Unreachable("timeout: no response within 0.05 s")
         await peer.closed_by_sender.wait()
 
 
 async def test_a_slow_body_times_out_and_its_status_counts() -> None:
     drip = b"HTTP/1.1 410 Gone\r\ncontent-length: 10\r\n\r\n1"
-    async with sender_with(total_s=0.05) as sender, ScriptedPeer([[drip]], lingers=True) as peer:
+    # The time is longer than a busy machine freezes a process.
+    async with sender_with(total_s=4.0) as sender, ScriptedPeer([[drip]], lingers=True) as peer:
         outcome = await sender.send(peer.url, HEADERS, b"{}")
         assert outcome == Rejected(410, None, "HTTP 410 Gone", "1")
         await peer.closed_by_sender.wait()
@@ -458,6 +459,7 @@ class TestResolving:
             outcomes = await asyncio.gather(
                 *(sender.send("http://hanging.example/", HEADERS, b"{}") for _ in range(30))
             )
+            await until_async(lambda: asked, "the lookup has begun")
             is_over.set()
         assert outcomes == [Unreachable("timeout: no connection within 0.05 s")] * 30
         assert asked == ["hanging.example"]

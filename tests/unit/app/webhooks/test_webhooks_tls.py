@@ -125,7 +125,8 @@ async def test_an_endless_handshake_times_out(certificate: CertificateFiles) -> 
         WebhookSender(Guard(allow_private=True), limits, context) as sender,
         ScriptedPeer([[b""]]) as peer,
     ):
-        outcome = await sender.send(f"https://127.0.0.1:{peer.port}/", HEADERS, b"{}")
+        url = f"https://127.0.0.1:{peer.port}/"
+        outcome = await peer.reached_by(lambda: sender.send(url, HEADERS, b"{}"))
         assert isinstance(outcome, Unreachable)
         assert outcome.reason.startswith("timeout: no connection")
         await peer.closed_by_sender.wait()
