@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from app.domain.egress_proxy import EgressProxy
+from app.domain.mail import MailServer
 from app.setting_checks import (
     check_database,
     check_delays,
@@ -29,6 +30,8 @@ from app.setting_checks import (
     check_public_url,
     check_registry,
     check_secret_key,
+    check_smtp_from,
+    check_smtp_url,
 )
 from app.variables import KAFKA_PREFIX, PREFIX, variable
 
@@ -131,6 +134,13 @@ class Settings(BaseModel):
     egress_proxy: Annotated[str, AfterValidator(check_egress_proxy)] = Field(default="", repr=False)
     """The HTTP proxy of all requests to webhooks, http://[USER:PASSWORD@]HOST:PORT."""
 
+    smtp_url: Annotated[str, AfterValidator(check_smtp_url)] = Field(default="", repr=False)
+    """The mail server for notices, smtp[s]://[USER[:PASSWORD]@]HOST:PORT; without it, no mail."""
+    smtp_password_file: str = ""
+    """A file with the password of the user in `smtp_url`."""
+    smtp_from: Annotated[str, AfterValidator(check_smtp_from)] = ""
+    """The sender of mails: ADDRESS or NAME <ADDRESS>."""
+
     live_delays_s: Annotated[str, AfterValidator(check_delays)] = "0,3,27,242"
     """Delays of the attempts of a live delivery, each from the previous attempt."""
     live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 8
@@ -176,6 +186,11 @@ class Settings(BaseModel):
     def proxy(self) -> EgressProxy | None:
         """The parsed `egress_proxy`."""
         return EgressProxy.parse(self.egress_proxy)
+
+    @property
+    def mail_server(self) -> MailServer | None:
+        """The parsed `smtp_url`."""
+        return MailServer.parse(self.smtp_url)
 
     @property
     def history_ms(self) -> int:
@@ -258,6 +273,7 @@ class Settings(BaseModel):
             self._at_least("delivery_timeout_s", self.connect_timeout_s, "connect_timeout_s"),
             self._at_least("request_bytes_max", self.event_bytes_max, "event_bytes_max"),
             self._two_sources_of_keys(),
+            self._incomplete_mail_server(),
             self._cluster_without_zookeeper(),
             self._ports_beyond_the_last(),
         ]
@@ -275,6 +291,18 @@ class Settings(BaseModel):
             f"{variable('secret_key_file')} is {self.secret_key_file!r} and "
             f"{variable('secret_key')} is given, too; allowed is one of them"
         )
+
+    def _incomplete_mail_server(self) -> str | None:
+        server, file = self.mail_server, self.smtp_password_file
+        if (server is None) == bool(self.smtp_from):
+            given, missing = ("smtp_url", "smtp_from")[:: 1 if server else -1]
+            return f"{variable(given)} is set without {variable(missing)}; allowed is both or none"
+        if file and (server is None or server.user is None or server.password is not None):
+            return (
+                f"{variable('smtp_password_file')} is {file!r}; allowed is with a user and without "
+                f"a password in {variable('smtp_url')}"
+            )
+        return None
 
     def _cluster_without_zookeeper(self) -> str | None:
         if self.brokers == 1 or self.zookeeper:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationInfo
 
 from app.domain.egress_proxy import EgressProxy
+from app.domain.mail import MailServer, sender_address
 from app.domain.secret_keys import InvalidSecretKeys, parse_secret_keys
 from app.variables import variable
 
@@ -119,6 +120,25 @@ def check_egress_proxy(url: str) -> str:
     except ValueError as error:
         raise ValueError(f"{variable('egress_proxy')} is no address of a proxy; {error}") from None
     return url
+
+
+def check_smtp_url(url: str) -> str:
+    """Reject an invalid address of a mail server; the message omits what may be a password."""
+    try:
+        MailServer.parse(url)
+    except ValueError as error:
+        raise ValueError(f"{variable('smtp_url')} is no mail server; {error}") from None
+    return url
+
+
+def check_smtp_from(sender: str) -> str:
+    """Reject a sender that has no single address."""
+    try:
+        if sender:
+            sender_address(sender)
+    except ValueError as error:
+        raise ValueError(f"{variable('smtp_from')} is {sender!r}; {error}") from None
+    return sender
 
 
 def check_public_url(url: str) -> str:

@@ -11,7 +11,11 @@ from app.api.models.webhooks import TrialDocument
 from app.api.openapi import errors
 from app.domain.account_notices import NoticeEndpoint
 from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
-from app.http.notice_endpoints import NoticeEndpointChange, NoticeEndpointRequest
+from app.http.notice_endpoints import (
+    AddressConfirmation,
+    NoticeEndpointChange,
+    NoticeEndpointRequest,
+)
 from app.http.problems import (
     FORBIDDEN,
     INVALID_REQUEST,
@@ -22,7 +26,7 @@ from app.http.problems import (
     URL_REFUSED,
 )
 from app.http.request_bodies import Disabling, Rotation
-from app.services import notice_endpoints
+from app.services import mail_endpoints, notice_endpoints
 from app.services.authentication import select_account
 from app.services.services import now_ms
 
@@ -51,7 +55,8 @@ async def create_notice_endpoint(
     """Register an endpoint for notices. Only this response has the secret that signs them.
 
     The receiver is verified at once, as that of a webhook. If it passes, the endpoint is ENABLED;
-    otherwise it is PENDING and `statusReason` says why: deploy the secret, then enable it.
+    otherwise it is PENDING and `statusReason` says why: deploy the secret, then enable it. An
+    e-mail address gets a mail with a code, and is PENDING until it is confirmed.
     """
     endpoint = await notice_endpoints.register_notice_endpoint(
         services, caller, body.registration()
@@ -103,7 +108,8 @@ async def update_notice_endpoint(
 ) -> NoticeEndpointDocument:
     """Change an endpoint for notices; missing members keep their values.
 
-    The receiver at a new URL is verified first. If it does not pass, the endpoint is PENDING.
+    The receiver at a new URL is verified first. If it does not pass, the endpoint is PENDING. So
+    it is with a new e-mail address until that is confirmed.
     """
     endpoint = await notice_endpoints.update_notice_endpoint(
         services,
@@ -140,13 +146,18 @@ def rotate_notice_secret(
     return _with_secret(endpoint, response)
 
 
-@router.post("/{endpoint_id}/test", operation_id="testNoticeEndpoint", responses=errors(NOT_FOUND))
+@router.post(
+    "/{endpoint_id}/test",
+    operation_id="testNoticeEndpoint",
+    responses=errors(NOT_FOUND, NOT_VALIDATED),
+)
 async def test_notice_endpoint(
     endpoint_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> TrialDocument:
     """Send a signed event of the type `rewind.test` to an endpoint now, whatever its status.
 
-    It is sent once, and changes nothing; the result is the receiver's response.
+    It is sent once, and changes nothing; the result is the receiver's response. A confirmed e-mail
+    address gets a mail, and the result is the mail server's reply.
     """
     return TrialDocument.of(await notice_endpoints.send_test_notice(services, caller, endpoint_id))
 
@@ -177,8 +188,28 @@ def disable_notice_endpoint(
 async def enable_notice_endpoint(
     endpoint_id: str, services: ServicesDependency, caller: CallerDependency
 ) -> NoticeEndpointDocument:
-    """Verify the receiver again, and enable the endpoint if it passes."""
+    """Verify the receiver again, and enable the endpoint if it passes.
+
+    An e-mail address that is not confirmed gets another mail with a code, and the endpoint keeps
+    its status.
+    """
     endpoint = await notice_endpoints.enable_notice_endpoint(services, caller, endpoint_id)
+    return NoticeEndpointDocument.of(endpoint, now_ms())
+
+
+@router.post(
+    "/{endpoint_id}/confirm",
+    operation_id="confirmNoticeEndpoint",
+    responses=errors(INVALID_REQUEST, NOT_FOUND, NOT_VALIDATED, MEDIA_TYPE_REFUSED),
+)
+async def confirm_notice_endpoint(
+    endpoint_id: str,
+    body: AddressConfirmation,
+    services: ServicesDependency,
+    caller: CallerDependency,
+) -> NoticeEndpointDocument:
+    """Confirm the e-mail address of an endpoint with the code sent there, and enable it."""
+    endpoint = await mail_endpoints.confirm_address(services, caller, endpoint_id, body.code)
     return NoticeEndpointDocument.of(endpoint, now_ms())
 
 

@@ -107,7 +107,7 @@ class ApiClient:
     def act_on_notice_endpoint(
         self, endpoint_id: str, action: str, **body: object
     ) -> dict[str, Any]:
-        """Enable, disable or test a notice endpoint, or rotate its secret."""
+        """Enable, disable, confirm or test a notice endpoint, or rotate its secret."""
         return self._request("POST", f"{_notice_path(endpoint_id)}/{action}", json=body)
 
     def delete_notice_endpoint(self, endpoint_id: str) -> None:

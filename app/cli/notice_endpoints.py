@@ -8,6 +8,7 @@ import click
 from app.cli.api_client import call_api
 from app.cli.options import api_options
 from app.domain.account_notices import NoticeType
+from app.domain.mail import as_endpoint_url
 
 _LIST_MAX = 200
 _GRACE_S_MAX = 604_800
@@ -24,7 +25,7 @@ _types = click.option(
 
 @click.group("notice-endpoints")
 def notice_endpoints() -> None:
-    """Manage the URLs that get notices about an account's webhooks and replays.
+    """Manage the URLs and addresses that get notices about an account's webhooks and replays.
 
     Prints endpoints as JSON, one per line.
     """
@@ -60,9 +61,12 @@ def create(
     account_id: str | None,
     **overrides: str | None,
 ) -> None:
-    """Register URL for notices: by default all. Prints the endpoint with its secret."""
+    """Register URL for notices: by default all. Prints the endpoint with its secret.
+
+    URL may be an e-mail address. It gets a mail with a code: pass it to `confirm`.
+    """
     members = {
-        "url": url,
+        "url": as_endpoint_url(url),
         "description": description,
         "eventTypes": list(event_types) or None,
         "accountId": account_id,
@@ -73,7 +77,7 @@ def create(
 
 @notice_endpoints.command()
 @click.argument("endpoint_id")
-@click.option("--url", help="Send notices to this URL, once its receiver is verified.")
+@click.option("--url", help="Send notices to this URL or address, once it is verified.")
 @_description
 @_types
 @click.option("--all-event-types", is_flag=True, help="Send all notices.")
@@ -89,7 +93,7 @@ def update(
     """Change a notice endpoint. What is not given stays as it is."""
     if event_types and all_event_types:
         raise click.UsageError("--event-type and --all-event-types exclude each other")
-    members = {"url": url, "description": description}
+    members = {"url": url and as_endpoint_url(url), "description": description}
     changes: dict[str, object] = {
         name: value for name, value in members.items() if value is not None
     }
@@ -118,8 +122,20 @@ def rotate_secret(endpoint_id: str, grace_period: int | None, **overrides: str |
 @click.argument("endpoint_id")
 @api_options
 def enable(endpoint_id: str, **overrides: str | None) -> None:
-    """Verify the receiver of a notice endpoint, and enable it."""
+    """Verify the receiver of a notice endpoint, and enable it.
+
+    An e-mail address that is not confirmed gets another mail with a code.
+    """
     _act(overrides, endpoint_id, "enable")
+
+
+@notice_endpoints.command()
+@click.argument("endpoint_id")
+@click.argument("code")
+@api_options
+def confirm(endpoint_id: str, code: str, **overrides: str | None) -> None:
+    """Confirm the e-mail address of a notice endpoint with the CODE that was sent to it."""
+    _act(overrides, endpoint_id, "confirm", code=code)
 
 
 @notice_endpoints.command()
@@ -135,7 +151,7 @@ def disable(endpoint_id: str, reason: str | None, **overrides: str | None) -> No
 @click.argument("endpoint_id")
 @api_options
 def test(endpoint_id: str, **overrides: str | None) -> None:
-    """Send a test event to a notice endpoint. Prints the response of its receiver."""
+    """Send a test event or mail to a notice endpoint. Prints the response."""
     _act(overrides, endpoint_id, "test")
 
 

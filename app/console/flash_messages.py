@@ -87,6 +87,12 @@ TEMPLATES: Final[Mapping[str, MessageTemplate]] = {
     "endpoint-enable": MessageTemplate(
         "Receiver verified: the endpoint is ENABLED.", "{} endpoints are ENABLED."
     ),
+    "address-code": MessageTemplate(
+        "A mail with a code was sent to the address.", "{} mails with a code were sent."
+    ),
+    "address-confirm": MessageTemplate(
+        "Address confirmed: the endpoint is ENABLED.", "{} addresses are confirmed."
+    ),
     "endpoint-disable": MessageTemplate(
         "Endpoint disabled; pending notices deleted.", "{} endpoints disabled."
     ),

@@ -16,12 +16,13 @@ from app.console.rotation import parse_rotation, rotation_context
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import NOTICE_ENDPOINTS
 from app.domain.account_notices import NoticeEndpoint
+from app.domain.mail import as_endpoint_url
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
-from app.http.notice_endpoints import NoticeEndpointChange
+from app.http.notice_endpoints import AddressConfirmation, NoticeEndpointChange
 from app.http.problems import Problem
 from app.http.request_bodies import GRACE_S, Disabling
-from app.services import notice_endpoints
+from app.services import mail_endpoints, notice_endpoints
 from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified, RequestRefused
 from app.services.services import Services
 from app.webhooks.endpoint_test import EndpointTest
@@ -49,7 +50,7 @@ async def test(
     action = "testNoticeEndpoint"
     try:
         result = await notice_endpoints.send_test_notice(services, viewer.key, endpoint_id)
-    except RateLimited as error:
+    except (RateLimited, ReceiverNotVerified) as error:
         return await _render_problem(request, services, viewer, action, endpoint_id, error)
     log_change(request, viewer.key, action, endpoint_id, 200)
     return await _render_endpoint(request, services, viewer, endpoint_id, result=result)
@@ -66,10 +67,30 @@ async def enable(
     """Verify the receiver, and enable the endpoint if that succeeds."""
     action = "enableNoticeEndpoint"
     try:
-        await notice_endpoints.enable_notice_endpoint(services, viewer.key, endpoint_id)
+        endpoint = await notice_endpoints.enable_notice_endpoint(services, viewer.key, endpoint_id)
     except (RateLimited, ReceiverNotVerified) as error:
         return await _render_problem(request, services, viewer, action, endpoint_id, error)
-    return _redirect(request, viewer, action, endpoint_id, "endpoint-enable")
+    is_confirmed = endpoint.mail_address is None or endpoint.validated_ms is not None
+    code = "endpoint-enable" if is_confirmed else "address-code"
+    return _redirect(request, viewer, action, endpoint_id, code)
+
+
+@router.post("/confirm", operation_id="confirmNoticeEndpoint")
+async def confirm(
+    endpoint_id: str,
+    request: Request,
+    services: ServicesDependency,
+    viewer: ViewerDependency,
+    form: ChangeForm,
+) -> Response:
+    """Confirm the e-mail address with the code that was sent there."""
+    action = "confirmNoticeEndpoint"
+    try:
+        code = parse_body(AddressConfirmation, {"code": form["code"]}).code
+        await mail_endpoints.confirm_address(services, viewer.key, endpoint_id, code)
+    except (Problem, RateLimited, ReceiverNotVerified) as error:
+        return await _render_problem(request, services, viewer, action, endpoint_id, error)
+    return _redirect(request, viewer, action, endpoint_id, "address-confirm")
 
 
 @router.get("/edit")
@@ -78,9 +99,12 @@ async def edit_page(
 ) -> Response:
     """Show the form for URL, description and types of notices."""
     endpoint = await _read(services, viewer, endpoint_id)
-    typed = {"url": endpoint.url, "description": endpoint.description}
+    typed = {
+        "url": endpoint.mail_address or endpoint.url,
+        "description": endpoint.description,
+    }
     return await render_form(
-        request, endpoint, typed, endpoint.event_types, url_before=endpoint.url
+        request, services, endpoint, typed, endpoint.event_types, url_before=endpoint.url
     )
 
 
@@ -96,13 +120,14 @@ async def edit(
     action = "updateNoticeEndpoint"
     endpoint = await _read(services, viewer, endpoint_id)
     chosen, url_before = form.all("eventTypes"), form["urlBefore"] or endpoint.url
+    url = as_endpoint_url(form["url"])
     changed: dict[str, object] = {
         "description": form["description"],
         "eventTypes": chosen or None,
     }
     # An unchanged URL is left out: it must not overwrite a concurrent change.
-    if form["url"] != url_before:
-        changed["url"] = form["url"]
+    if url != url_before:
+        changed["url"] = url
     try:
         change = parse_body(NoticeEndpointChange, changed)
         await notice_endpoints.update_notice_endpoint(
@@ -116,7 +141,7 @@ async def edit(
     except REJECTIONS as error:
         rejection = form_rejection(error, FIELDS)
         log_change(request, viewer.key, action, endpoint_id, rejection.status)
-        return await render_form(request, endpoint, form, chosen, rejection, url_before)
+        return await render_form(request, services, endpoint, form, chosen, rejection, url_before)
     return _redirect(request, viewer, action, endpoint_id, "endpoint-change")
 
 
@@ -252,10 +277,10 @@ async def _render_problem(
     viewer: Viewer,
     action: str,
     endpoint_id: str,
-    refused: RequestRefused,
+    refused: RequestRefused | Problem,
 ) -> Response:
     """Return the endpoint's page with the error of a test or a verification."""
-    problem = problem_of(refused)
+    problem = refused if isinstance(refused, Problem) else problem_of(refused)
     status = problem.kind.status
     log_change(request, viewer.key, action, endpoint_id, status)
     error = f"{problem.kind.title}: {problem.detail}"

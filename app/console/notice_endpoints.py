@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from app.console.audit import log_change
 from app.console.forms import (
@@ -20,10 +20,12 @@ from app.console.rendering import render_page
 from app.console.sessions import EditorDependency, ViewerDependency
 from app.console.urls import NOTICE_ENDPOINTS, page_url
 from app.domain.account_notices import NoticeEndpoint, NoticeType
+from app.domain.mail import as_endpoint_url
 from app.http.dependencies import AccountId, Cursor, ServicesDependency
 from app.http.notice_endpoints import NoticeEndpointRequest
 from app.services.authentication import select_account
 from app.services.notice_endpoints import register_notice_endpoint
+from app.services.services import Services
 
 ROWS: Final = 50
 
@@ -59,9 +61,11 @@ async def endpoints_page(
 
 
 @router.get("/new")
-async def registration_page(request: Request, _viewer: EditorDependency) -> Response:
+async def registration_page(
+    request: Request, services: ServicesDependency, _viewer: EditorDependency
+) -> Response:
     """Show the registration form."""
-    return await render_form(request, None, Form({}), ())
+    return await render_form(request, services, None, Form({}), ())
 
 
 @router.post("", operation_id="createNoticeEndpoint")
@@ -72,7 +76,7 @@ async def register(
     chosen = form.all("eventTypes")
     try:
         given: dict[str, object] = {
-            "url": form["url"],
+            "url": as_endpoint_url(form["url"]),
             "description": form["description"],
             "eventTypes": chosen or None,
             "accountId": form["accountId"] or None,
@@ -84,13 +88,18 @@ async def register(
         fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS
         rejection = form_rejection(error, fields)
         log_change(request, viewer.key, "createNoticeEndpoint", None, rejection.status)
-        return await render_form(request, None, form, chosen, rejection)
+        return await render_form(request, services, None, form, chosen, rejection)
+    if endpoint.mail_address is not None:
+        log_change(request, viewer.key, "createNoticeEndpoint", endpoint.id, 303)
+        # Its status reason says whether a code was sent.
+        return RedirectResponse(f"{NOTICE_ENDPOINTS}/{endpoint.id}", 303)
     log_change(request, viewer.key, "createNoticeEndpoint", endpoint.id, 200)
     return await render_page(request, "notice_endpoint_secret.html", endpoint=endpoint, is_new=True)
 
 
 async def render_form(
     request: Request,
+    services: Services,
     endpoint: NoticeEndpoint | None,
     typed: Form | dict[str, str],
     chosen: Sequence[str],
@@ -108,5 +117,6 @@ async def render_form(
         chosen=chosen,
         notice_types=tuple(NoticeType),
         rejection=rejection,
+        takes_mail=services.mailer is not None,
         url_before=url_before,
     )

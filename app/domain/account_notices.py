@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from app.domain.endpoint_options import EndpointOptions
+from app.domain.mail import mail_address
 from app.domain.model import Replay, Validation, WebhookStatus, signing_secrets
 from app.domain.notices import replay_data
 from app.domain.windows import format_time
@@ -84,6 +85,11 @@ class NoticeEndpoint:
     failure: str | None
 
     @property
+    def mail_address(self) -> str | None:
+        """The address that gets mails; None if its URL gets requests."""
+        return mail_address(self.url)
+
+    @property
     def validation(self) -> Validation:
         """How its receiver is verified."""
         return Validation.PING
@@ -102,12 +108,17 @@ class NoticeEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class AccountNotice:
-    """A notice to one endpoint; `id` is its `webhook-id`, and `attempt` counts from 1."""
+    """A notice to one endpoint; `id` is its `webhook-id`, and `attempt` counts from 1.
+
+    `webhook_name` is the description of the webhook that it is about: empty without one, and for
+    endpoints that are no e-mail addresses.
+    """
 
     id: str
     endpoint: NoticeEndpoint
     body: bytes
     attempt: int
+    webhook_name: str = ""
 
 
 def pause_s(attempt: int) -> float | None:

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from app.domain.account_notices import NoticeType
+from app.domain.mail_confirmations import CODE_CHARS_MAX
 from app.http.request_bodies import (
     Description,
     RegisteredAccountId,
@@ -24,12 +25,17 @@ class NoticeEndpointRequest(RequestBody):
 
     model_config = example({"url": _URL, "eventTypes": ["webhook.disabled"]})
 
-    url: str = Field(description="Where notices are sent: https, and a public address.")
+    url: str = Field(
+        description="Where notices are sent: https and a public address, or `mailto:` and an "
+        "e-mail address, if the operator has configured a mail server."
+    )
     description: Description = ""
     event_types: _NoticeTypes | None = Field(
         None, description="The notices to send. null: all, also those of later versions."
     )
-    secret: Secret | None = Field(None, repr=False, description="Default: a generated secret.")
+    secret: Secret | None = Field(
+        None, repr=False, description="Default: a generated secret. Not for an e-mail address."
+    )
     account_id: RegisteredAccountId | None = Field(
         None, description="For operators: the account, if it is not their own."
     )
@@ -51,7 +57,9 @@ class NoticeEndpointChange(RequestBody):
     model_config = example({"eventTypes": ["webhook.disabled", "replay.failed"]})
 
     url: str | None = Field(
-        None, description="Its receiver is verified, and is sent what is pending if it passes."
+        None,
+        description="Its receiver is verified, and is sent what is pending if it passes. A new "
+        "e-mail address has to be confirmed.",
     )
     description: Description | None = None
     event_types: _NoticeTypes | None = Field(
@@ -69,6 +77,14 @@ class NoticeEndpointChange(RequestBody):
         if value is None:
             raise ValueError("a text; omit the member to keep its value")
         return value
+
+
+class AddressConfirmation(RequestBody):
+    """The code of a confirmation mail."""
+
+    model_config = example({"code": "7KQM-2XPL-9RTD"})
+
+    code: str = Field(min_length=1, max_length=CODE_CHARS_MAX, description="It is valid for a day.")
 
 
 def _distinct(types: list[NoticeType] | None) -> tuple[NoticeType, ...]:

@@ -6,6 +6,7 @@ from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.postponements import Postponements
 from app.log.history import LogHistory
+from app.mail.mailer import Mailer
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.store import Store
@@ -27,4 +28,5 @@ class WorkerDependencies:
     attempts: AttemptSender
     metrics: WorkerMetrics
     outcome_publisher: ReplayOutcomePublisher
+    mailer: Mailer | None = None
     postponements: Postponements = field(default_factory=Postponements)

@@ -15,6 +15,7 @@ from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.replay_requests import ReplayRequestListener
 from app.log.topics import DELIVERY_OUTCOMES
+from app.mail.mailer import Mailer
 from app.process import (
     allow_many_connections,
     collect_rarely,
@@ -92,6 +93,7 @@ async def _serve(settings: Settings, store: Store) -> None:
             AttemptSender(sender, metrics.deliveries),
             metrics,
             ReplayOutcomePublisher(publisher, metrics),
+            Mailer.of(settings),
         )
         worker = ReplayWorker(dependencies)
         _log.info("ready", extra={"worker": worker.name, "jobs": settings.jobs_per_worker})

@@ -78,6 +78,8 @@ class Housekeeping(BackgroundTask):
         deleted = 0
         while count := await on_own_thread(self._store.delete_stale_account_notices):
             deleted += count
+        while await on_own_thread(self._store.delete_old_confirmations):
+            pass
         if deleted:
             _log.warning("stale-notices-deleted", extra={"notices": deleted})
 

@@ -8,8 +8,16 @@ from anyio import to_thread
 
 from app.domain.account_notices import NewNoticeEndpoint, NoticeEndpoint, NoticeType
 from app.domain.accounts import ApiKey
+from app.domain.mail import mail_address
 from app.services.authentication import select_account
-from app.services.errors import ReceiverNotVerified
+from app.services.errors import FieldError, InvalidRequest, ReceiverNotVerified
+from app.services.mail_endpoints import (
+    check_endpoint_url,
+    check_same_kind,
+    send_confirmation,
+    send_test_mail,
+    try_confirmation,
+)
 from app.services.services import Services
 from app.services.webhooks import checked_secret
 from app.webhooks.endpoint_test import EndpointTest
@@ -35,12 +43,16 @@ async def register_notice_endpoint(
 ) -> NoticeEndpoint:
     """The new endpoint: ENABLED if its receiver passes the verification, else PENDING.
 
+    An e-mail address is PENDING until it is confirmed with the code that is sent to it.
+
     Raises:
-        InvalidRequest: the secret is not allowed.
+        InvalidRequest: the secret is not allowed, or the endpoint is an e-mail address.
         AccountNotAllowed, RateLimited, UrlRefused, AccountNotFound, TooManyNoticeEndpoints.
     """
     account_id = select_account(caller, registration.account_id) or caller.account.id
-    services.guard.check_url(registration.url)
+    check_endpoint_url(services, registration.url)
+    if registration.secret is not None and mail_address(registration.url) is not None:
+        raise InvalidRequest(fields=[FieldError("secret", None, "omit it: mails are not signed")])
     new = NewNoticeEndpoint(
         account_id,
         registration.url,
@@ -55,6 +67,8 @@ async def register_notice_endpoint(
 
     with services.verifier.slot(caller):
         endpoint = await to_thread.run_sync(create)
+        if endpoint.mail_address is not None:
+            return await try_confirmation(services, endpoint)
         outcome = await services.verifier.verify(endpoint)
         if isinstance(outcome, VerificationFailed):
             return await _refuse(services, endpoint, outcome)
@@ -73,9 +87,11 @@ async def update_notice_endpoint(
     """The changed endpoint; empty `event_types` are all.
 
     The receiver at a new URL is verified before the change, so that no pending notice is dropped
-    meanwhile. If it does not pass, the endpoint is PENDING.
+    meanwhile. If it does not pass, the endpoint is PENDING. So it is with a new e-mail address,
+    until that is confirmed.
 
     Raises:
+        InvalidRequest: an address instead of a URL, or the other way round.
         UrlRefused, RateLimited.
         NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
     """
@@ -88,11 +104,16 @@ async def update_notice_endpoint(
     )
     if url is None:
         return await to_thread.run_sync(update)
-    services.guard.check_url(url)
+    check_endpoint_url(services, url)
     with services.verifier.slot(caller):
         endpoint = await _read(services, caller, endpoint_id)
         if url == endpoint.url:
             return await to_thread.run_sync(update)
+        check_same_kind(endpoint, url)
+        if endpoint.mail_address is not None:
+            reason = "the address is not confirmed"
+            changed = await to_thread.run_sync(partial(update, url=url, refusal=reason))
+            return await try_confirmation(services, changed)
         outcome = await services.verifier.verify(endpoint, url)
         refusal = outcome.reason if isinstance(outcome, VerificationFailed) else None
         return await to_thread.run_sync(partial(update, url=url, refusal=refusal))
@@ -103,17 +124,21 @@ async def enable_notice_endpoint(
 ) -> NoticeEndpoint:
     """The enabled endpoint, after its receiver has passed the verification.
 
+    If it has an e-mail address that is not confirmed, another code is sent there, and the endpoint
+    keeps its status.
+
     Raises:
-        ReceiverNotVerified: it did not pass, or the URL was changed meanwhile.
+        ReceiverNotVerified: it did not pass, or the URL was changed meanwhile, or the mail server
+            did not accept the mail.
         RateLimited.
         NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
     """
     with services.verifier.slot(caller):
         endpoint = await _read(services, caller, endpoint_id)
-        outcome = await services.verifier.verify(endpoint)
-        if isinstance(outcome, VerificationFailed):
-            await _refuse(services, endpoint, outcome)
-            raise ReceiverNotVerified(outcome.reason)
+        if endpoint.mail_address is None:
+            await _require(services, endpoint)
+        elif endpoint.validated_ms is None:
+            return await send_confirmation(services, endpoint)
         enabled = await _enable(services, endpoint)
     if enabled.url != endpoint.url:
         raise ReceiverNotVerified("the URL was changed during the verification")
@@ -126,9 +151,12 @@ def rotate_notice_secret(
     """The endpoint with a new secret; the previous one also signs during the grace period.
 
     Raises:
-        InvalidRequest: the secret is not allowed.
+        InvalidRequest: the secret is not allowed, or the endpoint is an e-mail address.
         NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
     """
+    endpoint = services.store.notice_endpoint(endpoint_id, of_account=caller.account_filter)
+    if endpoint.mail_address is not None:
+        raise InvalidRequest("the endpoint has no secret: mails are not signed")
     return services.store.rotate_notice_secret(
         endpoint_id,
         checked_secret(secret),
@@ -138,16 +166,19 @@ def rotate_notice_secret(
 
 
 async def send_test_notice(services: Services, caller: ApiKey, endpoint_id: str) -> EndpointTest:
-    """Send a test event to the receiver of an endpoint, whatever its status.
+    """Send a test event to the receiver of an endpoint, or a mail to its confirmed address.
 
     See `Verifier.send_test`.
 
     Raises:
+        ReceiverNotVerified: the address is not confirmed.
         RateLimited.
         NoticeEndpointNotFound: no such endpoint, or it belongs to another account.
     """
     with services.verifier.slot(caller):
         endpoint = await _read(services, caller, endpoint_id)
+        if endpoint.mail_address is not None:
+            return await send_test_mail(services, endpoint)
         is_verified = endpoint.validated_ms is not None
         return await services.verifier.send_test(endpoint, caller, is_verified=is_verified)
 
@@ -156,6 +187,18 @@ async def _read(services: Services, caller: ApiKey, endpoint_id: str) -> NoticeE
     return await to_thread.run_sync(
         partial(services.store.notice_endpoint, endpoint_id, of_account=caller.account_filter)
     )
+
+
+async def _require(services: Services, endpoint: NoticeEndpoint) -> None:
+    """Verify the receiver, and store why it did not pass.
+
+    Raises:
+        ReceiverNotVerified: it did not pass.
+    """
+    outcome = await services.verifier.verify(endpoint)
+    if isinstance(outcome, VerificationFailed):
+        await _refuse(services, endpoint, outcome)
+        raise ReceiverNotVerified(outcome.reason)
 
 
 async def _enable(services: Services, endpoint: NoticeEndpoint) -> NoticeEndpoint:

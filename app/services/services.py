@@ -20,6 +20,7 @@ from app.log.inspection.inspector import LogInspector
 from app.log.publisher import EventPublisher
 from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_OUTCOMES
+from app.mail.mailer import Mailer
 from app.process import on_own_thread
 from app.services.event_index import EventIndexer
 from app.services.health import Readiness, ReplayStatistics, ZooKeeperHealth
@@ -65,6 +66,9 @@ class Services:
 
     guard: Guard
     verifier: Verifier
+    mailer: Mailer | None
+    """Sends mails; None without a mail server."""
+
     replay_statistics: ReplayStatistics
     readiness: Readiness
     progress_watch: ProgressWatch
@@ -110,6 +114,7 @@ class Services:
             outcomes=outcomes,
             guard=guard,
             verifier=Verifier(sender, store),
+            mailer=Mailer.of(settings),
             replay_statistics=ReplayStatistics(store, settings.origin),
             readiness=Readiness(store, history, settings.origin),
             progress_watch=ProgressWatch(store),

@@ -21,11 +21,13 @@ from app.domain.account_notices import (
     NoticeType,
     account_notice_body,
 )
+from app.domain.mail import mail_address
 from app.domain.model import WebhookStatus
 from app.store.errors import NoticeEndpointNotFound, SecretUnreadable
 from app.store.notice_endpoints import get_notice_endpoint
 from app.store.notice_tables import DUE_INDEX, account_notices, notice_endpoints
 from app.store.sql import ms_from_now, new_id, now_ms
+from app.store.tables import webhooks
 
 DROPPED_PER_CLAIM: Final = 100
 """Notices that one claim drops or postpones, each under a lock."""
@@ -61,6 +63,7 @@ def record_account_notice(
                 body=account_notice_body(notice_type, endpoint.present_ms + delay_ms, data),
                 due_ms=endpoint.present_ms + delay_ms,
                 attempts=0,
+                is_mail=int(mail_address(endpoint.url) is not None),
             )
         )
 
@@ -76,7 +79,10 @@ def _endpoints_for(
         .scalar_subquery()
     )
     query = select(
-        notice_endpoints.c.id, notice_endpoints.c.event_types, now_ms().label("present_ms")
+        notice_endpoints.c.id,
+        notice_endpoints.c.url,
+        notice_endpoints.c.event_types,
+        now_ms().label("present_ms"),
     ).where(
         notice_endpoints.c.account_id == account_id,
         notice_endpoints.c.status == str(WebhookStatus.ENABLED),
@@ -102,22 +108,25 @@ def drop_future_notices(
     connection.execute(delete(account_notices).where(is_future))
 
 
-def is_any_account_notice_due(connection: Connection, busy: Collection[str]) -> bool:
+def is_any_account_notice_due(
+    connection: Connection, busy: Collection[str], *, with_mails: bool = True
+) -> bool:
     """Whether a claim would find a notice. Locks nothing."""
-    return connection.execute(_select_due(busy)).first() is not None
+    return connection.execute(_select_due(busy, with_mails)).first() is not None
 
 
 def claim_due_account_notice(
-    connection: Connection, lease_s: float, busy: Collection[str]
+    connection: Connection, lease_s: float, busy: Collection[str], *, with_mails: bool = True
 ) -> AccountNotice | None:
     """Claim the notice that has been due longest, for `lease_s`; None if none is due.
 
-    Skips endpoints whose ids are in `busy`, drops notices of those that are not ENABLED any more,
-    and postpones those of an endpoint whose secret is unreadable. Locks the rows that it reads
-    until the commit; skips rows that others are claiming.
+    Skips endpoints whose ids are in `busy`, and mails unless `with_mails`. Drops notices of
+    endpoints that are not ENABLED any more, and postpones those of an endpoint whose secret is
+    unreadable. Locks the rows that it reads until the commit; skips rows that others are claiming.
     """
     for _ in range(DROPPED_PER_CLAIM):
-        row = connection.execute(_select_due(busy).with_for_update(skip_locked=True)).first()
+        query = _select_due(busy, with_mails).with_for_update(skip_locked=True)
+        row = connection.execute(query).first()
         if row is None:
             return None
         is_row = and_(_row.id == row.id, _row.endpoint_id == row.endpoint_id)
@@ -138,8 +147,8 @@ def claim_due_account_notice(
     return None
 
 
-def _select_due(busy: Collection[str]) -> Select[Any]:
-    return (
+def _select_due(busy: Collection[str], with_mails: bool) -> Select[Any]:
+    query = (
         select(account_notices)
         # For the same reason as in `leases`.
         .with_hint(account_notices, f"FORCE INDEX ({DUE_INDEX})", "mysql")
@@ -147,6 +156,7 @@ def _select_due(busy: Collection[str]) -> Select[Any]:
         .order_by(_row.due_ms)
         .limit(1)
     )
+    return query if with_mails else query.where(_row.is_mail == 0)
 
 
 def _to_notice(connection: Connection, row: Row[Any]) -> AccountNotice | None:
@@ -157,7 +167,11 @@ def _to_notice(connection: Connection, row: Row[Any]) -> AccountNotice | None:
         return None
     if endpoint.status is not WebhookStatus.ENABLED:
         return None
-    return AccountNotice(row.id, endpoint, row.body.encode(), row.attempts + 1)
+    name = ""
+    if endpoint.mail_address is not None:
+        description = select(webhooks.c.description).where(webhooks.c.id == row.webhook_id)
+        name = connection.execute(description).scalar() or ""
+    return AccountNotice(row.id, endpoint, row.body.encode(), row.attempts + 1, name)
 
 
 def finish_account_notice(

@@ -25,6 +25,7 @@ StoreError
 │   ├── TooManyRules             delete some
 │   ├── TooManyGrants            delete some
 │   ├── TooManyNoticeEndpoints   delete some
+│   ├── TooManyConfirmationMails wait for the time in the error
 │   ├── TooManyWebhooks          delete some
 │   └── TooManyResends           wait until some are sent, or create a replay
 └── InvalidCursor            start at the first page
@@ -239,6 +240,18 @@ class TooManyNoticeEndpoints(Conflict):
             f"account {account_id!r} has {at_most} notice endpoints; more are not allowed"
         )
         self.account_id = account_id
+
+
+class TooManyConfirmationMails(Conflict):
+    """The account has caused as many confirmation mails in the last `span_ms` as allowed."""
+
+    def __init__(self, account_id: str, count: int, span_ms: int, wait_ms: int) -> None:
+        self.account_id = account_id
+        self.retry_after_s = max(1, -(-wait_ms // 1_000))
+        super().__init__(
+            f"{count} confirmation mails were sent in {span_ms // 3_600_000} h; more are not "
+            f"allowed for {self.retry_after_s} s"
+        )
 
 
 class TooManyWebhooks(Conflict):

@@ -1,10 +1,11 @@
-"""The tables of notice endpoints, and of the notices to send to them."""
+"""The tables of notice endpoints, of the notices to send to them, and of confirmation mails."""
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text, text
 
-from app.store.tables import ID_CHARS, TABLE_OPTIONS, accounts, metadata
+from app.domain.mail import ADDRESS_CHARS_MAX
+from app.store.tables import DIGEST_CHARS, ID_CHARS, TABLE_OPTIONS, accounts, metadata
 
 DUE_INDEX: Final = "ix_account_notices_due_ms"
 
@@ -48,8 +49,28 @@ account_notices: Final = Table(
     Column("body", Text, nullable=False),
     Column("due_ms", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
+    # 1 if the endpoint is an e-mail address.
+    Column("is_mail", Integer, nullable=False, server_default=text("0")),
     Index(DUE_INDEX, "due_ms"),
     Index(None, "endpoint_id"),
     Index(None, "webhook_id"),
+    **TABLE_OPTIONS,
+)
+
+mail_confirmations: Final = Table(
+    "mail_confirmations",
+    metadata,
+    Column("id", String(ID_CHARS), primary_key=True),
+    # Rows outlive their endpoint: they limit the mails of the account.
+    Column("account_id", String(ID_CHARS), nullable=False),
+    Column("endpoint_id", String(ID_CHARS), nullable=False),
+    # In lower case.
+    Column("address", String(ADDRESS_CHARS_MAX), nullable=False),
+    # SHA-256 of the code, in hexadecimal digits.
+    Column("code_digest", String(DIGEST_CHARS), nullable=False),
+    Column("sent_ms", BigInteger, nullable=False),
+    Index(None, "account_id", "sent_ms"),
+    Index(None, "endpoint_id"),
+    Index(None, "sent_ms"),
     **TABLE_OPTIONS,
 )

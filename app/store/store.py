@@ -22,6 +22,7 @@ from app.store import (
     console_sessions,
     late_arrivals,
     leases,
+    mail_confirmations,
     notices,
     overview,
     owner_moves,
@@ -359,20 +360,32 @@ class Store:
     disable_notice_endpoint = writes(endpoint_table.disable_notice_endpoint)
     delete_notice_endpoint = writes(endpoint_table.delete_notice_endpoint)
 
+    record_confirmation_mail = writes(mail_confirmations.record_confirmation_mail)
+    confirm_mail_endpoint = writes(mail_confirmations.confirm_mail_endpoint)
+    delete_old_confirmations = writes(mail_confirmations.delete_old_confirmations)
+
     def claim_account_notice(
-        self, lease_s: float, busy: Collection[str], busy_accounts: Collection[str] = ()
+        self,
+        lease_s: float,
+        busy: Collection[str],
+        busy_accounts: Collection[str] = (),
+        *,
+        with_mails: bool = True,
     ) -> AccountNotice | None:
         """Claim a notice of an account that is due, or None.
 
-        It is not to an endpoint in `busy`, nor to one of an account in `busy_accounts`. Unless its
-        result is recorded within `lease_s`, it is due again, as the next attempt.
+        It is not to an endpoint in `busy`, nor to one of an account in `busy_accounts`, and no
+        mail unless `with_mails`. Unless its result is recorded within `lease_s`, it is due
+        again, as the next attempt.
         """
         if busy_accounts:
             others = self.database.read(endpoint_table.list_endpoint_ids, busy_accounts)
             busy = {*busy, *others}
-        if not self.database.read(account_notices.is_any_account_notice_due, busy):
+        is_any_due = account_notices.is_any_account_notice_due
+        if not self.database.read(is_any_due, busy, with_mails=with_mails):
             return None
-        return self.database.write(account_notices.claim_due_account_notice, lease_s, busy)
+        claim = account_notices.claim_due_account_notice
+        return self.database.write(claim, lease_s, busy, with_mails=with_mails)
 
     finish_account_notice = writes(account_notices.finish_account_notice)
     delete_stale_account_notices = writes(account_notices.delete_stale_account_notices)

@@ -239,6 +239,7 @@ def try_every_route(api: httpx.Client, private: Private, endpoint_id: str) -> No
         "publishEvents": [private_event(1) | {"time": window["from"], "webhookId": webhook.id}],
         "updateWebhook": [{"description": "mine"}],
         "updateNoticeEndpoint": [{"description": "mine"}, {"url": "https://example.com"}],
+        "confirmNoticeEndpoint": [{"code": "unknown"}],
         "putRule": [{"eventTypes": ["*"]}],
         "matchRules": [{"type": "private.made", "data": {}}],
         "putGrant": [{"eventTypes": ["*"]}],

@@ -191,6 +191,11 @@ def test_a_notice_endpoint_is_created_changed_rotated_tested_and_deleted(
     rotated = terminal.rewind(group, "rotate-secret", endpoint_id, "--grace-period", "0")
     receiver.expect(rotated["secret"])
     assert terminal.rewind(group, "test", endpoint_id)["delivered"]
+    refused = terminal.run(group, "confirm", endpoint_id, "AAAA-AAAA-AAAA")
+    assert (refused.exit_code, "no valid code" in refused.stderr) == (1, True)
+    # As a `mailto:` URL, which needs a mail server.
+    refused = terminal.run(group, "create", "ops@example.com")
+    assert (refused.exit_code, "REWIND_SMTP_URL" in refused.stderr) == (1, True)
     disabled = terminal.rewind(group, "disable", endpoint_id, "--reason", "quiet")
     assert (disabled["status"], disabled["statusReason"]) == ("DISABLED", "quiet")
     enabled = terminal.rewind(group, "enable", endpoint_id)

@@ -33,7 +33,7 @@ class NoticeEndpointDocument(Document):
 
     id: str
     account_id: str
-    url: str
+    url: str = Field(description="Where notices are sent; `mailto:` is an e-mail address.")
     description: str
     event_types: tuple[NoticeType, ...] | None = Field(
         description="The notices that it gets; null for all."
@@ -41,7 +41,8 @@ class NoticeEndpointDocument(Document):
     status: WebhookStatus = Field(description="Notices are only sent to an ENABLED endpoint.")
     status_reason: str | None = Field(description="Why the last verification failed.")
     validated_at: Moment | None = Field(
-        description="The last time that the receiver passed the verification."
+        description="The last time that the receiver passed the verification. Null for an e-mail "
+        "address that is not confirmed."
     )
     last_delivered_at: Moment | None = Field(description="The last notice that it accepted.")
     last_failed_at: Moment | None = Field(description="The last failed attempt.")
@@ -77,10 +78,14 @@ class NoticeEndpointWithSecret(NoticeEndpointDocument):
 
     model_config = example(_EXAMPLE | {"secret": SECRET_EXAMPLE})
 
-    secret: str = Field(json_schema_extra={"format": "password"})
+    secret: str | None = Field(
+        json_schema_extra={"format": "password"},
+        description="Null for an e-mail address: mails are not signed.",
+    )
 
     @classmethod
     def of(cls, endpoint: NoticeEndpoint, present_ms: int) -> Self:
         """The document of an endpoint at a time, with its secret."""
         document = NoticeEndpointDocument.of(endpoint, present_ms)
-        return cls(**dict(document), secret=endpoint.secret)
+        secret = endpoint.secret if endpoint.mail_address is None else None
+        return cls(**dict(document), secret=secret)

@@ -3,8 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
-from app.domain.accounts import Scope
+from app.domain.account_notices import NewNoticeEndpoint
+from app.domain.accounts import DEFAULT_ACCOUNT, Scope
 from app.store import NotFound
+from app.webhooks.signing import new_secret
 from tests.support.http.axe import assert_usable
 from tests.support.http.browser import Chromium
 from tests.support.http.receiver_thread import ReceiverThread
@@ -82,3 +84,25 @@ def test_the_pages_of_endpoints_are_accessible(
         for form in ("edit", "rotate", "disable", "delete"):
             visitor.go(f"{endpoint}/{form}")
             assert_usable(page)
+
+
+def test_the_pages_of_an_address_are_accessible(chromium: Chromium, scene: ConsoleScene) -> None:
+    url = f"mailto:{'o' * 64}@{'a' * 60}.{'b' * 60}.example.com"
+    new = NewNoticeEndpoint(DEFAULT_ACCOUNT, url, "", new_secret())
+    endpoint = scene.store.create_notice_endpoint(new)
+    with chromium.visitor(scene.origin) as visitor:
+        path = f"/console/notice-endpoints/{endpoint.id}"
+        sign_in(visitor, scene.key(), path)
+        page = visitor.page
+        expect(page.get_by_label("Code")).to_be_visible()
+        assert_usable(page)
+        visitor.tolerate("status of 422")
+        page.get_by_label("Code").fill("AAAA-AAAA-AAAA")
+        page.get_by_role("button", name="Confirm").click()
+        expect(page.get_by_role("alert")).to_contain_text("no valid code")
+        assert_usable(page)
+        for form in ("", "/edit", "/disable", "/delete"):
+            visitor.go(f"{path}{form}")
+            assert_usable(page)
+        visitor.go("/console/notice-endpoints")
+        assert_usable(page)

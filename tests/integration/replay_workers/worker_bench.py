@@ -27,6 +27,7 @@ from app.log.event import NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
+from app.mail.mailer import Mailer
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
@@ -187,6 +188,7 @@ class Bench:
                 AttemptSender(sender, self.metrics.deliveries),
                 self.metrics,
                 ReplayOutcomePublisher(publisher, self.metrics),
+                Mailer.of(self.settings),
             )
             task = asyncio.create_task(ReplayWorker(dependencies).run(stopping))
             try:

@@ -1,10 +1,12 @@
 from pathlib import Path
+from typing import Final
 
 import pydantic
 import pytest
 from sqlalchemy import make_url
 
 from app.config import ConfigurationError, Settings
+from app.domain.mail import MailServer, MailTls
 
 
 def test_without_variables_every_setting_has_its_default() -> None:
@@ -170,3 +172,42 @@ def test_a_data_centres_name_fits_headers_and_columns(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "eu-west_1.zone-b", "X" * 64])
 def test_a_data_centre_may_be_called_so(name: str) -> None:
     assert Settings.load({"REWIND_ORIGIN": name}).origin == name
+
+
+MAIL: Final = {
+    "REWIND_SMTP_URL": "smtp://me:s3cret@mail.example:587",
+    "REWIND_SMTP_FROM": "Rewind <rewind@example.com>",
+}
+
+
+def test_a_mail_server_needs_a_sender() -> None:
+    settings = Settings.load(MAIL)
+    assert settings.mail_server == MailServer("mail.example", 587, MailTls.STARTTLS, "me", "s3cret")
+    assert Settings.load({}).mail_server is None
+    assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"REWIND_SMTP_FROM": ""}, "REWIND_SMTP_URL is set without REWIND_SMTP_FROM"),
+        ({"REWIND_SMTP_URL": ""}, "REWIND_SMTP_FROM is set without REWIND_SMTP_URL"),
+        ({"REWIND_SMTP_FROM": "rewind"}, "REWIND_SMTP_FROM is 'rewind'; allowed is an address"),
+        ({"REWIND_SMTP_URL": "http://me:s3cret@mail.example"}, "REWIND_SMTP_URL is no mail server"),
+        ({"REWIND_SMTP_PASSWORD_FILE": "password"}, "REWIND_SMTP_PASSWORD_FILE is 'password'"),
+        (
+            {
+                "REWIND_SMTP_URL": "smtp://mail.example:587",
+                "REWIND_SMTP_PASSWORD_FILE": "password",
+            },
+            "REWIND_SMTP_PASSWORD_FILE is 'password'",
+        ),
+    ],
+)
+def test_an_incomplete_mail_server_is_refused_without_its_password(
+    changed: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Settings.load(MAIL | changed)
+    assert named in str(refused.value)
+    assert "s3cret" not in str(refused.value)

@@ -11,6 +11,12 @@ from app.domain.account_notices import (
     PENDING_PER_ENDPOINT_MAX,
     NoticeType,
 )
+from app.domain.mail_confirmations import (
+    HOUR_MS,
+    PER_ACCOUNT_AND_HOUR_MAX,
+    PER_ADDRESS_AND_DAY_MAX,
+    VALID_MS,
+)
 from app.http.notice_endpoints import NoticeEndpointRequest
 from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX
 from tests.unit.docs.doc_pages import page, section, table
@@ -45,6 +51,14 @@ def test_limits_and_retries_are_those_of_the_code() -> None:
     assert pauses == list(PAUSES_S)
     assert KEPT_MS == 3 * 86_400_000
     assert "for up to three days" in PAGE
+
+
+def test_limits_of_confirmation_mails_are_those_of_the_code() -> None:
+    account, address = PER_ACCOUNT_AND_HOUR_MAX, PER_ADDRESS_AND_DAY_MAX
+    limits = f"{account} confirmation mails an hour, and {address} a day"
+    assert limits in section(PAGE, "## E-mail")
+    assert f"{account} an hour, and {address} a day to one address" in page("access.md")
+    assert VALID_MS == 24 * HOUR_MS
 
 
 def _durations(text: str) -> list[tuple[int, str]]:

@@ -8,7 +8,7 @@ from httpx import AsyncClient
 
 from app.api.application import openapi_document
 from app.api.notice_events import NOTICES
-from app.domain.account_notices import ENDPOINTS_PER_ACCOUNT_MAX, NoticeType
+from app.domain.account_notices import ENDPOINTS_PER_ACCOUNT_MAX, NewNoticeEndpoint, NoticeType
 from app.domain.model import NewReplay, Webhook, Window
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -202,6 +202,21 @@ async def test_a_private_address_is_rejected(
     answer = await developers_client.post(PATH, json={"url": "https://169.254.169.254/"})
     assert answer.status_code == 400
     assert answer.json()["type"] == "urn:rewind:problem:url-refused"
+
+
+async def test_an_address_is_rejected_without_a_mail_server(
+    developers_client: AsyncClient, store: Store, developer: Issued
+) -> None:
+    url = "mailto:ops@example.com"
+    answer = await developers_client.post(PATH, json={"url": url})
+    assert (answer.status_code, answer.json()["field"]) == (400, "url")
+    assert "REWIND_SMTP_URL" in answer.json()["detail"]
+    # One that was registered when there was a mail server.
+    new = NewNoticeEndpoint(developer[0].account.id, url, "", new_secret())
+    endpoint = store.create_notice_endpoint(new)
+    refused = await developers_client.post(f"{PATH}/{endpoint.id}/enable")
+    assert refused.status_code == 422
+    assert "REWIND_SMTP_URL" in refused.json()["detail"]
 
 
 async def test_an_account_has_a_limited_number_of_endpoints(

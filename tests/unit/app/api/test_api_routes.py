@@ -46,6 +46,7 @@ OPERATORS_ALONE = {
 BODIES: dict[str, Any] = {
     "updateWebhook": {"description": "new"},
     "updateNoticeEndpoint": {"description": "new"},
+    "confirmNoticeEndpoint": {"code": "unknown"},
     "putRule": {"eventTypes": ["*"]},
     "matchRules": {"type": "a.b", "data": {}},
     "resendDeliveries": {"deliveryIds": ["dlv_unknown"]},

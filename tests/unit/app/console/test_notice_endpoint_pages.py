@@ -231,7 +231,7 @@ async def test_an_endpoint_of_another_account_is_not_found(
 ) -> None:
     form = FILLED | {"csrf": await others_client.csrf()}
     of_one = [(method, path) for method, path in ROUTES if "{endpoint_id}" in path]
-    assert (len(ROUTES), len(of_one)) == (14, 11)
+    assert (len(ROUTES), len(of_one)) == (15, 12)
     for method, path in of_one:
         for endpoint_id in (endpoint.id, "ne_none", "<script>"):
             answer = await others_client.http.request(

@@ -1,0 +1,1 @@
+"""Mail out: the only package that connects to a mail server."""
