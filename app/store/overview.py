@@ -16,7 +16,7 @@ from app.domain.tallies import DeliveryTally, Span
 from app.store.secret_keys import keys_of
 from app.store.sql import now_ms
 from app.store.tables import delivery_tallies, live_backlogs, replays, webhooks
-from app.store.tallies import select_sums, sum_tallies, to_tally
+from app.store.tallies import SPAN_BY_SCAN, select_sums, sum_tallies, to_tally
 from app.store.webhooks import to_webhook
 
 
@@ -43,8 +43,9 @@ def sum_tallies_by_start(
     Includes webhooks that were deleted since.
     """
     start_ms = delivery_tallies.c.start_ms
-    query = select_sums(span, from_ms).add_columns(start_ms).group_by(start_ms).order_by(start_ms)
-    rows = connection.execute(query.where(_is_tally_of(of_account)))
+    sums = select_sums(span, from_ms, by_scan=of_account is None).where(_is_tally_of(of_account))
+    query = sums.add_columns(start_ms).group_by(start_ms).order_by(start_ms)
+    rows = connection.execute(query)
     return tuple(to_tally(row, row.start_ms) for row in rows)
 
 
@@ -65,11 +66,13 @@ def list_most_missed(
     """The ids of the webhooks that missed most events since `from_ms`, with their sums."""
     row, tally = webhooks.c, delivery_tallies.c
     missed = tally.failed + tally.left_over + tally.disabled
+    # An account has few of the rows.
+    of_span = SPAN_BY_SCAN if of_account is None else tally.span
     ranked = (
         select(row.id)
         .join(delivery_tallies, tally.webhook_id == row.id)
         .where(row.deleted_ms.is_(None), _belongs_to(of_account))
-        .where(tally.span == str(span), tally.start_ms >= from_ms, missed > 0)
+        .where(of_span == str(span), tally.start_ms >= from_ms, missed > 0)
         .group_by(row.id)
         .order_by(func.sum(missed).desc(), row.id)
         .limit(limit)
