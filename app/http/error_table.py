@@ -52,6 +52,7 @@ from app.log.errors import (
 )
 from app.services.errors import (
     AccountNotAllowed,
+    DeliveriesNotRetained,
     DeliveryNotFound,
     EventIndexBehind,
     EventNotFound,
@@ -124,6 +125,7 @@ _KINDS: Final[Mapping[type[RequestRefused], Kind]] = {
     UnknownReceivers: NOT_FOUND,
     WebhookNotEnabled: WEBHOOK_NOT_ENABLED,
     ReceiverNotVerified: NOT_VALIDATED,
+    DeliveriesNotRetained: WINDOW_REFUSED,
     RestoreExpired: WINDOW_REFUSED,
     NotRestoredHere: NOTHING_TO_RESTORE,
     RateLimited: RATE_LIMITED,

@@ -6,16 +6,19 @@ from typing import Final
 
 from anyio import to_thread
 
-from app.domain.accounts import ApiKey
+from app.domain.accounts import ApiKey, Scope
 from app.domain.deliveries import DeliveryPlace, DeliveryReplay, DeliveryStatus, parse_delivery_id
 from app.domain.lateness import AHEAD_MS_MAX
 from app.domain.model import Webhook, WebhookStatus, Window
 from app.domain.resends import NewResend, Resend, attempt_of
+from app.domain.windows import not_retained
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliveryQuery, DeliverySummary
-from app.log.errors import NotInLog
+from app.log.errors import NotInLog, WindowNotRetained
 from app.log.event import LoggedEvent
+from app.log.topics import DELIVERY_OUTCOMES
 from app.replay_workers.replayed import read_replays_of
 from app.services.errors import (
+    DeliveriesNotRetained,
     DeliveryNotFound,
     EventNotFound,
     FieldError,
@@ -27,6 +30,8 @@ from app.store.errors import WebhookNotFound
 
 DEFAULT_SPAN_MS = 86_400_000
 """The window of a list without `from`: a day."""
+
+TABLES_NAMED_MAX: Final = 5
 
 PAGES_MAX: Final = 10
 """Pages that are read to find the deliveries of events."""
@@ -51,7 +56,8 @@ async def list_deliveries(
         InvalidRequest: the window ends before it begins.
         WebhookNotFound: no such webhook, or it belongs to another account.
         RateLimited: the account has too many concurrent look-ups.
-        The errors of `DeliveryReader.page`.
+        DeliveriesNotRetained: the log no longer has the window.
+        The other errors of `DeliveryReader.page`.
     """
     query = DeliveryQuery(
         webhook_id,
@@ -65,10 +71,31 @@ async def list_deliveries(
     )
 
     def read() -> DeliveryPage:
-        return services.deliveries.page(_completed(services, caller, query, to_ms))
+        completed = _completed(services, caller, query, to_ms)
+        try:
+            return services.deliveries.page(completed)
+        except WindowNotRetained as error:
+            refused = not_retained(error.from_ms, error.available_from_ms)
+            raise DeliveriesNotRetained(refused, _older_deliveries(services, caller)) from None
 
     with services.delivery_slots.slot(caller):
         return await to_thread.run_sync(read)
+
+
+def _older_deliveries(services: Services, caller: ApiKey) -> str:
+    """Where deliveries are that the log no longer has, in words; empty if nowhere."""
+    loads = services.store.latest_pipeline_runs("load", limit=TABLES_NAMED_MAX).items
+    tables = [each.subject for each in loads if _has_loaded_deliveries(services, each.subject)]
+    if not tables:
+        return ""
+    if caller.scope is not Scope.OPERATOR:
+        return "operators have older deliveries in tables"
+    return f"older deliveries are in tables of the nightly load: {', '.join(tables)}"
+
+
+def _has_loaded_deliveries(services: Services, table: str) -> bool:
+    runs = services.store.pipeline_runs("load", table).items
+    return any(DELIVERY_OUTCOMES in each.topics for each in runs)
 
 
 def _window(from_ms: int | None, to_ms: int | None) -> Window:

@@ -7,6 +7,7 @@ RequestRefused
 │   ├── AccountNotAllowed
 │   ├── OperatorKeyRequired
 │   └── ReadOnlyKey
+├── DeliveriesNotRetained    request a later window
 ├── DeliveryNotFound         use the id of a delivery that the log has
 ├── EventNotFound            name a window that contains the time of the event
 ├── UnknownEvent             use the id of an event that the log has
@@ -25,6 +26,8 @@ Errors of the store, the log and the webhook client pass through unchanged.
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from app.domain.windows import WindowRefused
 
 VALUE_CHARACTERS_MAX: Final = 200
 """Enough of a value to find it in the request."""
@@ -114,6 +117,15 @@ class ReadOnlyKey(AccessDenied):
 
 class UnknownReceivers(RequestRefused):
     """Events name webhooks or accounts that do not exist."""
+
+
+class DeliveriesNotRetained(RequestRefused):
+    """The log no longer has the begin of a window; `elsewhere` says where older deliveries are."""
+
+    def __init__(self, window: WindowRefused, elsewhere: str) -> None:
+        wrong = FieldError(window.field, window.value, window.allowed)
+        parts = (f"{window.reason}: {wrong.sentence()}", elsewhere)
+        super().__init__("; ".join(filter(None, parts)), [wrong])
 
 
 class DeliveryNotFound(RequestRefused):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from fastapi import FastAPI
 
 from app.api.application import create_app
@@ -24,16 +25,18 @@ from app.domain.processes import ProcessKind
 from app.log.history import LogHistory
 from app.log.inspection import LogInspector
 from app.log.publisher import EventPublisher
-from app.log.topics import DELIVERY_LOG
+from app.log.topics import DELIVERY_ATTEMPTS, DELIVERY_LOG, DELIVERY_OUTCOMES
 from app.services.log_sampler import LogSampler
 from app.services.metrics import ApiMetrics
 from app.services.services import Services, open_services
 from app.store import Store
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
+from logbroker.client.partitioner import partition_for_key
 from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
-from tests.support.http.console_clients import ConsoleClient
+from tests.support.http.console_clients import ConsoleClient, enabled_webhook
+from tests.support.http.html_page import HtmlPage
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.committed_offsets import commit_offsets
 from tests.support.processes.waiting import DEADLINE_S, until, until_async
@@ -289,6 +292,48 @@ async def test_a_process_of_the_service_samples_the_log(
             lambda: services.log_samples.list(ALL_TOPICS, SampleSpan.TEN_MINUTES, 0),
             "the log is sampled",
         )
+
+
+async def test_a_window_before_the_log_names_the_tables_with_older_deliveries(
+    client: ConsoleClient, application: FastAPI, store: Store, broker: BrokerProcess
+) -> None:
+    for topic in (DELIVERY_OUTCOMES, DELIVERY_ATTEMPTS):
+        broker.make_topic(topic, 2)
+    alice = issue_key(store, "alice", Scope.DEVELOPER)
+    webhook = enabled_webhook(store, alice)
+    partition = partition_for_key(webhook.id.encode(), 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(10):
+        producer.produce(
+            DELIVERY_OUTCOMES, b"{}", webhook.id, partition=partition, timestamp=TIME_MS + number
+        )
+    assert producer.flush(DEADLINE_S) == 0
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(DELIVERY_OUTCOMES, partition, 5)]).values():
+        deleted.result(DEADLINE_S)
+    here = f"/console/webhooks/{webhook.id}/deliveries"
+    query = {"from": "2025-11-21T00:00:00", "to": "2025-11-22T01:00:00"}
+
+    async def refusal(viewer: ConsoleClient = client) -> str:
+        answer = await viewer.get(here, **query)
+        assert answer.status_code == 400, answer.text
+        return HtmlPage(answer.text).main
+
+    assert "before the retained history" in await refusal()
+    assert "older deliveries" not in await refusal()
+    topics = {DELIVERY_OUTCOMES: {"records": 5}}
+    for table, loaded in (("/tables/records", topics), ("/tables/other", {"events": {}})):
+        run = PipelineRun("load", table, RunOutcome.DONE, TIME_MS, TIME_MS + 1, {}, loaded)
+        store.add_pipeline_run(run)
+    failed = PipelineRun("load", "/tables/records", RunOutcome.FAILED, TIME_MS + 2, TIME_MS + 3)
+    store.add_pipeline_run(failed)
+    main = await refusal()
+    assert "older deliveries are in tables of the nightly load: /tables/records" in main
+    assert "/tables/other" not in main
+    async with ConsoleClient(application, alice) as developer:
+        main = await refusal(developer)
+    assert "operators have older deliveries in tables" in main
+    assert "/tables" not in main
 
 
 async def test_developers_cannot_see_the_log(application: FastAPI, store: Store) -> None:
