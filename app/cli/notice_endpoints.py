@@ -25,7 +25,7 @@ _types = click.option(
 
 @click.group("notice-endpoints")
 def notice_endpoints() -> None:
-    """Manage the URLs and addresses that get notices about an account's webhooks and replays.
+    """Manage the URLs that get notices about an account's webhooks and replays.
 
     Prints endpoints as JSON, one per line.
     """
