@@ -171,7 +171,9 @@ class Fetcher:
                 failed[partition] = error
                 return None
             if error.code() == _OUT_OF_RANGE:
+                # Why the start was not found is the next error, which may be transient.
                 self._stopped.add(partition)
+                return None
         item = _parse_message(message)
         if isinstance(item, Message):
             self._positions[item.partition] = item.offset + 1

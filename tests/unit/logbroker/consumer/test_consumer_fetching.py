@@ -14,6 +14,7 @@ from tests.support.processes.waiting import DEADLINE_S, until
 
 PRODUCE = 0
 OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_OR_PARTITION = 3
 TOPIC_AUTHORIZATION_FAILED = 29
 
 
@@ -83,10 +84,15 @@ def test_an_offset_that_the_log_does_not_have_is_reset(
     assert (reading.offsets, reading.failures) == (offsets, [])
 
 
-def test_a_start_that_may_not_be_looked_up_is_looked_up_again(broker: ScriptedBroker) -> None:
-    broker.offsets.append({"error_code": TOPIC_AUTHORIZATION_FAILED})
+@pytest.mark.parametrize(
+    ("code", "failures"), [(TOPIC_AUTHORIZATION_FAILED, 1), (UNKNOWN_TOPIC_OR_PARTITION, 0)]
+)
+def test_a_start_that_is_not_found_is_looked_up_again(
+    broker: ScriptedBroker, code: int, failures: int
+) -> None:
+    broker.offsets.append({"error_code": code})
     with closing(fetcher_of(broker, "latest")) as fetcher:
         reading = Reading(fetcher, OFFSET_BEGINNING)
         reading.until_end()
     assert reading.offsets == list(range(broker.end))
-    assert reading.failures
+    assert len(reading.failures) == failures
