@@ -121,6 +121,11 @@ def check_growth(topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
         raise InvalidPartitions(f"{topic.name}: existing partitions cannot move")
 
 
+def may_collide(name: str) -> bool:
+    """Whether another name can differ from this one only in `.` and `_`."""
+    return "." in name or "_" in name
+
+
 def check_collision(name: str, others: Iterable[str]) -> None:
     """Reject a name that metrics cannot distinguish from another name.
 

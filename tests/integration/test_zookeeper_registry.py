@@ -15,6 +15,7 @@ from logbroker.errors import (
     ConfigurationError,
     GroupTooLarge,
     InvalidPartitions,
+    InvalidTopic,
     NotCoordinator,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -22,8 +23,10 @@ from logbroker.errors import (
 from logbroker.groups.stored import CommittedOffset, StoredMember, StoredMembership
 from logbroker.registry.cluster import COORDINATION_SLOTS, ClusterView, coordination_slot
 from logbroker.registry.topic import Topic
+from logbroker.registry.zookeeper import paths, topics
 from logbroker.registry.zookeeper.payloads import format_settings, format_topic
 from logbroker.registry.zookeeper.registry import ZooKeeperRegistry
+from logbroker.registry.zookeeper.session import children
 from tests.support.kafka.registry_members import Cluster, RegistryMember, cluster_at, settle
 from tests.support.kafka.zookeeper import SharedZooKeeper
 from tests.support.processes.ports import free_port
@@ -138,6 +141,29 @@ def test_of_two_brokers_that_create_one_topic_one_wins(cluster: Cluster) -> None
         for broker in brokers:
             broker.sees(partial(has_topic, name), "the topic")
             assert broker.view.topic(name) == created[0]
+
+
+def test_only_names_that_may_collide_are_compared_with_all(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def recorded(path: str) -> Any:
+        listed.append(path)
+        return children(path)
+
+    monkeypatch.setattr(topics, "children", recorded)
+    registry = cluster.join_broker(1).registry
+    registry.create_topic("clicks", [[1]], {})
+    with pytest.raises(TopicAlreadyExists):
+        registry.create_topic("clicks", [[1]], {})
+    assert listed == []
+    registry.create_topic("a.b", [[1]], {})
+    with pytest.raises(InvalidTopic, match=r"'a_b' collides with 'a.b'"):
+        registry.create_topic("a_b", [[1]], {})
+    with pytest.raises(InvalidTopic, match="topic name is 'a/b'"):
+        registry.create_topic("a/b", [[1]], {})
+    assert listed == [paths.BROKER_TOPICS] * 2
 
 
 def test_brokers_that_change_one_topic_together_lose_no_change(cluster: Cluster) -> None:

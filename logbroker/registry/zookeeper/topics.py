@@ -1,6 +1,6 @@
 """Changes of topics, and allocation of producer ids; any broker may request them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,7 +18,14 @@ from logbroker.errors import (
     UnknownTopicOrPartition,
 )
 from logbroker.registry.registry import Replicas, Settings
-from logbroker.registry.topic import Topic, check_growth, check_id, check_new_topic
+from logbroker.registry.topic import (
+    Topic,
+    check_growth,
+    check_id,
+    check_new_topic,
+    check_topic_name,
+    may_collide,
+)
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.payloads import (
     format_producer_id_block,
@@ -66,7 +73,7 @@ class TopicStore:
         topic = Topic(name, uuid4(), _frozen(replicas), MappingProxyType(dict(settings)))
 
         def attempt(deadline: Deadline) -> None:
-            check_new_topic(name, self._session.request(children(paths.BROKER_TOPICS), deadline))
+            check_new_topic(name, self._names_to_check(name, deadline))
             # Kafka's tools can write settings before their topic exists.
             config = self._content(paths.topic_config(name))
             transaction = self._session.transaction()
@@ -144,6 +151,17 @@ class TopicStore:
             return block
 
         return self._until_done(attempt)
+
+    def _names_to_check(self, name: str, deadline: Deadline) -> Sequence[str]:
+        """Return the names of topics that rule out this one.
+
+        All names are listed only for one that may collide with another, as in Kafka.
+        """
+        check_topic_name(name)
+        if may_collide(name):
+            names: Sequence[str] = self._session.request(children(paths.BROKER_TOPICS), deadline)
+            return names
+        return () if self._content(paths.topic(name)) is None else (name,)
 
     def _below(self, path: str) -> list[str]:
         """Return every node below one, children first: Kafka creates some, logbroker none."""
