@@ -5,7 +5,10 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import Final, Self
+
+HOST: Final = "127.0.0.2"
+"""Kafka clients of other tests connect to ports of 127.0.0.1 that a broker had before."""
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -26,9 +29,9 @@ class FaultyPeer:
 
     async def __aenter__(self) -> Self:
         # Some behaviours fail before or during the TLS handshake.
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._serve, HOST, 0, ssl=self._tls)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http{'s' if self._tls else ''}://127.0.0.1:{port}/hook"
+        self.url = f"http{'s' if self._tls else ''}://{HOST}:{port}/hook"
         return self
 
     async def __aexit__(self, *_: object) -> None:

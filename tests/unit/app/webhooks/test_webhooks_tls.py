@@ -16,7 +16,7 @@ from app.webhooks.receiver import WebhookReceiver
 from app.webhooks.sender import WebhookSender
 from tests.support.http.certificates import CertificateFiles, self_signed
 from tests.support.processes.waiting import until_async
-from tests.unit.app.webhooks.faulty_peer import Behaviour, FaultyPeer, hang
+from tests.unit.app.webhooks.faulty_peer import HOST, Behaviour, FaultyPeer, hang
 from tests.unit.app.webhooks.scripted_peer import ScriptedPeer
 
 pytestmark = pytest.mark.anyio
@@ -146,8 +146,8 @@ async def reason_of(sender: WebhookSender, url: str) -> str:
 
 @pytest.fixture
 def expired_certificate(tmp_path: Path) -> CertificateFiles:
-    """A self-signed certificate of 127.0.0.1 that expired yesterday."""
-    return self_signed(tmp_path, "127.0.0.1", expired=True)
+    """A self-signed certificate of a faulty peer that expired yesterday."""
+    return self_signed(tmp_path, HOST, expired=True)
 
 
 async def test_an_expired_certificate_is_not_trusted(
