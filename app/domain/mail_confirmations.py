@@ -3,9 +3,9 @@
 import hashlib
 from typing import Final
 
-HOUR_MS: Final = 3_600_000
+from app.domain.windows import DAY_MS
 
-VALID_MS: Final = 24 * HOUR_MS
+VALID_MS: Final = DAY_MS
 """How long a code is valid."""
 
 PER_ACCOUNT_AND_HOUR_MAX: Final = 10

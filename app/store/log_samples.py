@@ -10,7 +10,7 @@ from app.domain.windows import MINUTE_MS
 from app.store.engine import Database
 from app.store.log_sample_tables import NAME_CHARS_MAX, log_samples
 from app.store.log_sample_tables import log_sample_states as states
-from app.store.sql import now_ms, upsert
+from app.store.sql import larger, now_ms, upsert
 
 _SPANS_PER_DELETE: Final = 10
 """A call deletes the rows of so many spans at most: usually those of one."""
@@ -84,12 +84,13 @@ def _add_samples(
         if len(series.name) <= NAME_CHARS_MAX
         for span in SampleSpan
     ]
-    # The databases have different names for the larger of two values.
-    larger = func.max if connection.dialect.name == "sqlite" else func.greatest
     statement = upsert(
         connection,
         log_samples,
-        lambda new: {"value": larger(log_samples.c.value, new["value"]), "bytes": new["bytes"]},
+        lambda new: {
+            "value": larger(connection, log_samples.c.value, new["value"]),
+            "bytes": new["bytes"],
+        },
     )
     if rows:
         connection.execute(statement, rows)

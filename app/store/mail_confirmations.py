@@ -5,8 +5,8 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, insert, select
 
 from app.domain.account_notices import NoticeEndpoint
+from app.domain.hours import HOUR_MS
 from app.domain.mail_confirmations import (
-    HOUR_MS,
     PER_ACCOUNT_AND_HOUR_MAX,
     PER_ADDRESS_AND_DAY_MAX,
     VALID_MS,

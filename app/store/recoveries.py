@@ -7,12 +7,12 @@ deletes the row, in one transaction.
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, exists, func, null, select, update
+from sqlalchemy import Connection, Row, delete, exists, null, select, update
 
 from app.domain.model import WebhookStatus, Window
 from app.domain.options import ReplayReason
 from app.domain.recovery import RecoveryRecord
-from app.store.sql import now_ms, upsert
+from app.store.sql import larger, now_ms, smaller, upsert
 from app.store.tables import recoveries, replays, webhooks
 
 ABANDONED_MS: Final = 15 * 60_000
@@ -33,15 +33,13 @@ def save_recovery(
 
     A window that is stored is extended, never reduced.
     """
-    is_sqlite = connection.dialect.name == "sqlite"
-    smaller, larger = (func.min, func.max) if is_sqlite else (func.least, func.greatest)
     statement = upsert(
         connection,
         recoveries,
         lambda new: {
-            "since_ms": smaller(_row.since_ms, new["since_ms"]),
-            "from_ms": smaller(_row.from_ms, new["from_ms"]),
-            "to_ms": larger(_row.to_ms, new["to_ms"]),
+            "since_ms": smaller(connection, _row.since_ms, new["since_ms"]),
+            "from_ms": smaller(connection, _row.from_ms, new["from_ms"]),
+            "to_ms": larger(connection, _row.to_ms, new["to_ms"]),
             "failed_probes": new["failed_probes"],
             "next_probe_ms": new["next_probe_ms"],
             "recovered_ms": new["recovered_ms"],

@@ -1,4 +1,4 @@
-"""SQL building blocks of all tables: the database's clock, new ids, exact comparison, upsert."""
+"""SQL building blocks of all tables: the database's clock, new ids, comparisons, upsert."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -71,6 +71,22 @@ def exactly(column: Column[str], text: str) -> ColumnElement[bool]:
     A webhook found by another spelling of its id would have its events looked up under that key.
     """
     return and_(column == text, func.length(column) == len(text))
+
+
+def larger(
+    connection: Connection, one: ColumnElement[int], other: ColumnElement[int]
+) -> ColumnElement[int]:
+    """The larger of two values; the databases have different names for it."""
+    function = func.max if connection.dialect.name == "sqlite" else func.greatest
+    return function(one, other)
+
+
+def smaller(
+    connection: Connection, one: ColumnElement[int], other: ColumnElement[int]
+) -> ColumnElement[int]:
+    """The smaller of two values."""
+    function = func.min if connection.dialect.name == "sqlite" else func.least
+    return function(one, other)
 
 
 def upsert(

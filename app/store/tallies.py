@@ -25,7 +25,7 @@ from app.domain.model import Window
 from app.domain.states import ReplayState
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store.replay_columns import options_from_column
-from app.store.sql import upsert
+from app.store.sql import larger, upsert
 from app.store.tables import TOOK_COLUMNS, delivery_tallies, replays
 from app.store.webhooks import get_webhook
 
@@ -60,15 +60,13 @@ def add_tallies(connection: Connection, counted: Sequence[CountedTally], *, orig
     """
     rows = [_to_row(each, origin) for each in counted]
     rows.sort(key=lambda row: (row["webhook_id"], row["span"], row["start_ms"]))
-    # The databases have different names for the larger of two values.
-    larger = func.max if connection.dialect.name == "sqlite" else func.greatest
     columns = delivery_tallies.c
     statement = upsert(
         connection,
         delivery_tallies,
         lambda new: (
             {name: columns[name] + new[name] for name in _COUNTS}
-            | {name: larger(columns[name], new[name]) for name in _LATEST}
+            | {name: larger(connection, columns[name], new[name]) for name in _LATEST}
             | {"missed_from_ms": _earlier(columns.missed_from_ms, new["missed_from_ms"])}
         ),
     )

@@ -11,8 +11,8 @@ from app.domain.account_notices import (
     PENDING_PER_ENDPOINT_MAX,
     NoticeType,
 )
+from app.domain.hours import HOUR_MS
 from app.domain.mail_confirmations import (
-    HOUR_MS,
     PER_ACCOUNT_AND_HOUR_MAX,
     PER_ADDRESS_AND_DAY_MAX,
     VALID_MS,

@@ -10,8 +10,8 @@ from httpx import AsyncClient
 from sqlalchemy import update
 
 from app.config import Settings
+from app.domain.hours import HOUR_MS
 from app.domain.mail_confirmations import (
-    HOUR_MS,
     PER_ACCOUNT_AND_HOUR_MAX,
     PER_ADDRESS_AND_DAY_MAX,
     VALID_MS,

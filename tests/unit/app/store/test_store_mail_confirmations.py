@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 from app.domain.account_notices import NewNoticeEndpoint, NoticeEndpoint
 from app.domain.accounts import DEFAULT_ACCOUNT
+from app.domain.hours import HOUR_MS
 from app.domain.mail_confirmations import (
-    HOUR_MS,
     PER_ACCOUNT_AND_HOUR_MAX,
     PER_ADDRESS_AND_DAY_MAX,
     VALID_MS,

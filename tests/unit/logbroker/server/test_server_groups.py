@@ -30,7 +30,7 @@ from tests.support.processes.waiting import DEADLINE_S, until
 T = TypeVar("T")
 
 EVENTS = ("events", 0)
-NOBODY = Commit(MemberIdentity(""), -1)
+WITHOUT_MEMBER = Commit(MemberIdentity(""), -1)
 GROUP = "readers"
 SLOT = coordination_slot(GROUP)
 
@@ -122,7 +122,7 @@ class CoordinatorHarness:
             answers.append(None if refusal is None else type(refusal).__name__)
 
         offsets = {place: CommittedOffset(offset, committed_ms=committed_ms)}
-        self.do(lambda: self.coordinator.commit(GROUP, NOBODY, offsets, done))
+        self.do(lambda: self.coordinator.commit(GROUP, WITHOUT_MEMBER, offsets, done))
         return answers
 
     def fetch(self) -> list[dict[TopicPartition, int] | str]:

@@ -29,7 +29,7 @@ from logbroker.storage.log_directory import LogDirectory, Owner
 
 HERE, THERE = 1, 2
 BROKERS = {number: BrokerEndpoint(number, "127.0.0.1", 9000 + number) for number in (HERE, THERE)}
-NOBODY = ClusterView("cluster", None, brokers={}, topics=TopicTable())
+NO_BROKERS = ClusterView("cluster", None, brokers={}, topics=TopicTable())
 FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 
@@ -46,7 +46,7 @@ class Stage:
         self.logs = LogDirectory.claim(path)
         owners = {each.topic_id: Owner(each.name, LogConfig()) for each in topics}
         self.logs.load(owners.get, 0, unreadable)
-        self.partitions = Partitions(NOBODY)
+        self.partitions = Partitions(NO_BROKERS)
         self.led: list[Partition] = []
         self.closed: list[tuple[Partition, RequestRefused]] = []
         self.leadership = PartitionLeadership(
