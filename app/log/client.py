@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 from app.config import ConfigurationError
 from app.log.group_reader import group_configuration
 from app.log.publisher import publisher_configuration
-from app.log.reader import reader_configuration
+from app.log.reader_clients import reader_configuration
 from app.variables import KAFKA_PREFIX, kafka_variable
 from logbroker.client.properties import (
     BINDING_PROPERTIES,

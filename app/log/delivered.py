@@ -18,6 +18,7 @@ from app.log.event import LoggedEvent
 from app.log.history import LogHistory
 from app.log.outcomes import DeliveryOutcome, decode_outcome
 from app.log.reader import FetchedEvents, ReplayReader
+from app.log.reader_clients import ReaderClients
 from app.log.topics import DELIVERY_OUTCOMES
 
 
@@ -136,12 +137,11 @@ class LiveDeliveries:
 
     def _reader(self, window: Window, outcomes: OffsetRange) -> ReplayReader:
         return ReplayReader(
-            self.settings.bootstrap_servers,
+            ReaderClients(self.settings.bootstrap_servers, self.settings.kafka_properties),
             DELIVERY_OUTCOMES,
             outcomes,
             key=self.webhook_id.encode(),
             window=window,
-            properties=self.settings.kafka_properties,
         )
 
 

@@ -13,6 +13,7 @@ from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.errors import EstimatesBusy, LogUnavailable
 from app.log.event import LoggedEvent
 from app.log.reader import ReplayReader
+from app.log.reader_clients import ReaderClients
 from app.log.topics import DELIVERY_LOG
 
 RECORDS_MAX: Final = 200_000
@@ -88,9 +89,8 @@ class Estimator:
         time_s_max: float = TIME_S_MAX,
         at_a_time: int = AT_A_TIME,
     ) -> None:
-        self._bootstrap_servers = bootstrap_servers
+        self._clients = ReaderClients(bootstrap_servers, properties)
         self._topic = topic
-        self._properties = properties
         self._records_max = records_max
         self._time_s_max = time_s_max
         self._slots = threading.BoundedSemaphore(at_a_time)
@@ -141,12 +141,11 @@ class Estimator:
 
     def _open(self, query: EstimateQuery) -> ReplayReader:
         return ReplayReader(
-            self._bootstrap_servers,
+            self._clients,
             self._topic,
             query.offsets,
             key=query.key,
             window=query.window,
-            properties=self._properties,
             stall_s=self._time_s_max,
         )
 

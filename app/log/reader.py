@@ -1,16 +1,16 @@
 """Reads the events of one replay from the log."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from app.domain.model import OffsetRange, Window
-from app.log.client_errors import CLIENT_LOG
 from app.log.error_text import public_text
 from app.log.errors import HistoryLost, LogError, LogUnavailable
 from app.log.event import LoggedEvent, account_of, header_text, is_presentable
+from app.log.reader_clients import ReaderClients
 from app.log.unreadable import log_unreadable
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
@@ -47,24 +47,23 @@ class ReplayReader:
     For one thread at a time. It fetches ahead up to 4 MB, and checks the CRC of every batch. It
     joins no group and commits nothing: the caller stores the position.
     A batch that no client can read is skipped, and reported to `on_unreadable`.
-    `properties` are the operator's for the client, such as those of TLS and SASL.
     `stall_s` is how long consecutive reads may return nothing.
     """
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        clients: ReaderClients,
         topic: str,
         offsets: OffsetRange,
         *,
         key: bytes,
         window: Window,
-        properties: Mapping[str, str] = {},
         stall_s: float = 10.0,
         on_unreadable: Callable[[SkippedBatch], object] = log_unreadable,
     ) -> None:
-        configuration = reader_configuration(bootstrap_servers, properties)
-        self._consumer = Consumer(configuration, logger=CLIENT_LOG)
+        self._clients = clients
+        self._consumer = clients.take()
+        self._has_failed = False
         self._consumer.assign([TopicPartition(topic, offsets.partition, offsets.start)])
         self._topic = topic
         self._partition = offsets.partition
@@ -76,9 +75,7 @@ class ReplayReader:
         self._stall_s = stall_s
         self._idle_s = 0.0
         self._log_end: int | None = None
-        self._skipper = BatchSkipper(
-            {**properties, "bootstrap.servers": bootstrap_servers}, on_unreadable
-        )
+        self._skipper = BatchSkipper(clients.properties, on_unreadable)
         self._inspect_after_s = _INSPECT_AFTER_S
         self._rejection: KafkaError | None = None
         self._failure: LogError | None = None
@@ -90,8 +87,8 @@ class ReplayReader:
         self._log_end, self._idle_s = None, 0.0
 
     def close(self) -> None:
-        """Close the client."""
-        self._consumer.close()
+        """Return the client."""
+        self._clients.put_back(self._consumer, is_usable=not self._has_failed)
 
     @property
     def is_done(self) -> bool:
@@ -191,7 +188,9 @@ class ReplayReader:
             # Transaction markers may follow the last record.
             self._log_end = message.offset()
             self._position = max(self._position, self._log_end or 0)
-        elif code in DATA_ERRORS:
+            return True
+        self._has_failed = True
+        if code in DATA_ERRORS:
             self._rejection = error
         elif code == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             self._handle_reset(error)
@@ -243,40 +242,13 @@ class ReplayReader:
         if self._log_end is not None and self._log_end < self._end:
             if self._idle_s < _END_RETRIES * self._stall_s:
                 return
+            self._has_failed = True
             raise HistoryLost(
                 f"{self._place} ends at offset {self._log_end}; expected {self._end} or more"
             )
         if self._idle_s < self._stall_s:
             return
+        self._has_failed = True
         raise LogUnavailable(
             f"no records of {self._place} from offset {self._position} on for {self._stall_s:g} s"
         )
-
-
-def reader_configuration(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the client's configuration; `properties` override the choices here."""
-    return {
-        "bootstrap.servers": bootstrap_servers,
-        "client.id": "rewind-reader",
-        # The client requires a group id, although no group is joined.
-        "group.id": "rewind-reader",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        # A deleted offset has to be an error, not skipped.
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-        "check.crcs": True,
-        # A replay may pause while its receiver is down.
-        "max.poll.interval.ms": 86_400_000,
-        "queued.min.messages": 5_000,
-        # The limit counts compressed bytes; uncompressed they may be many times as large.
-        "fetch.message.max.bytes": 262_144,
-        "queued.max.messages.kbytes": 4_096,
-        # The default, a second, is how long a queue that was full stays unfilled.
-        "fetch.queue.backoff.ms": 10,
-        "fetch.wait.max.ms": 100,
-        "fetch.error.backoff.ms": 100,
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 1_000,
-        **properties,
-    }

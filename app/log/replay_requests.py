@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, Topi
 
 from app.config import Settings
 from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
-from app.log.reader import reader_configuration
+from app.log.reader_clients import reader_configuration
 from app.log.topics import REPLAY_REQUESTS
 
 _log: Final = logging.getLogger(__name__)

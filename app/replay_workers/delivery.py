@@ -252,12 +252,11 @@ class ReplayDelivery:
         settings, replay, offsets = self._dependencies.settings, self._claim.replay, self._offsets
         start = max(offsets.start, self.resume_at - RECORDS_REMEMBERED)
         reader = ReplayReader(
-            settings.bootstrap_servers,
+            self._dependencies.clients,
             _TOPICS[replay.source],
             OffsetRange(offsets.partition, start, offsets.end),
             key=replay.webhook_id.encode(),
             window=replay.window,
-            properties=settings.kafka_properties,
             on_unreadable=self._dependencies.metrics.log.record_unreadable,
         )
         return ReplaySource(

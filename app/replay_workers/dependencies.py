@@ -6,6 +6,7 @@ from app.config import Settings
 from app.delivery.attempt import AttemptSender
 from app.domain.postponements import Postponements
 from app.log.history import LogHistory
+from app.log.reader_clients import ReaderClients
 from app.mail.mailer import Mailer
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
@@ -24,6 +25,7 @@ class WorkerDependencies:
     store: Store
     history: LogHistory
     outcomes: LogHistory
+    clients: ReaderClients
     guard: Guard
     attempts: AttemptSender
     metrics: WorkerMetrics

@@ -13,6 +13,7 @@ from app.domain.processes import ProcessKind
 from app.log.deliveries import DeliveryReader
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.log.reader_clients import IDLE_MAX, ReaderClients
 from app.log.replay_requests import ReplayRequestListener
 from app.log.topics import DELIVERY_OUTCOMES
 from app.mail.mailer import Mailer
@@ -84,11 +85,13 @@ async def _serve(settings: Settings, store: Store) -> None:
         servers, properties = settings.bootstrap_servers, settings.kafka_properties
         history = LogHistory(servers, properties=properties)
         outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)
+        clients = ReaderClients(servers, properties, idle_max=IDLE_MAX)
         dependencies = WorkerDependencies(
             settings,
             store,
             history,
             outcomes,
+            clients,
             guard,
             AttemptSender(sender, metrics.deliveries),
             metrics,
@@ -115,7 +118,7 @@ async def _serve(settings: Settings, store: Store) -> None:
             loop.call_soon_threadsafe(worker.wake)
             loop.call_soon_threadsafe(resender.wake)
 
-        with closing(reader), ReplayRequestListener(settings, wake):
+        with closing(clients), closing(reader), ReplayRequestListener(settings, wake):
             async with _heartbeat(worker, settings, store), asyncio.TaskGroup() as group:
                 group.create_task(resender.run(stopping))
                 await worker.run(stopping)

@@ -27,7 +27,8 @@ from app.domain.model import OffsetRange, Window
 from app.log.browser import BrowseQuery, LogBrowser
 from app.log.errors import HistoryLost
 from app.log.inspection import LogInspector
-from app.log.reader import ReplayReader, reader_configuration
+from app.log.reader import ReplayReader
+from app.log.reader_clients import ReaderClients, reader_configuration
 from app.log.topics import EVENTS, REPLAY_OUTCOMES, ensure_topics
 from app.store import Store
 from app.variables import kafka_variable
@@ -367,12 +368,11 @@ def reader_behind_the_end(kafka: KafkaServer, settings: Settings) -> ReplayReade
         ends = consumer.get_watermark_offsets(TopicPartition(EVENTS, 0), DEADLINE_S, cached=False)
     assert ends is not None
     return ReplayReader(
-        settings.bootstrap_servers,
+        ReaderClients(settings.bootstrap_servers, settings.kafka_properties),
         EVENTS,
         OffsetRange(0, ends[1], ends[1] + 1),
         key=b"",
         window=Window(0, 2**62),
-        properties=settings.kafka_properties,
         stall_s=1.0,
     )
 

@@ -11,6 +11,7 @@ from app.log.event import LoggedEvent, NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
+from app.log.reader_clients import ReaderClients
 from app.log.topics import DELIVERY_LOG, ensure_topics
 from logbroker.client.partitioner import partition_for_key
 from tests.support.kafka.broker_process import BrokerProcess
@@ -43,7 +44,8 @@ def events(start: int, end: int) -> list[NewEvent]:
 
 def reader(broker: BrokerProcess, end: int) -> ReplayReader:
     offsets = OffsetRange(PARTITION, 0, end)
-    return ReplayReader(broker.bootstrap_servers, DELIVERY_LOG, offsets, key=KEY, window=ALWAYS)
+    clients = ReaderClients(broker.bootstrap_servers)
+    return ReplayReader(clients, DELIVERY_LOG, offsets, key=KEY, window=ALWAYS)
 
 
 def ids(read: list[LoggedEvent]) -> list[str]:

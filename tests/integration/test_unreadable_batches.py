@@ -12,6 +12,7 @@ from app.domain.model import OffsetRange, Window
 from app.log.browser import BrowseQuery, LogBrowser, MessageOrder
 from app.log.inspection import LogInspector
 from app.log.reader import ReplayReader
+from app.log.reader_clients import ReaderClients
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.audit.audit_log import AuditLog
 from logbroker.client.errors import FetchFailed
@@ -92,7 +93,7 @@ def test_a_replay_reads_what_is_around_damaged_batches(damaged_log: BrokerProces
     offsets: list[int] = []
     end = READABLE[-1] + 1
     reader = ReplayReader(
-        damaged_log.bootstrap_servers,
+        ReaderClients(damaged_log.bootstrap_servers),
         "orders",
         OffsetRange(0, 0, end),
         key=KEY,

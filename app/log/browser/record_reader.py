@@ -17,7 +17,7 @@ from app.config import Settings
 from app.log.browser.partition_scan import RangeRequest, RangeResult, RawRecord
 from app.log.client_errors import CLIENT_LOG
 from app.log.inspection.deadline import Deadline
-from app.log.reader import reader_configuration
+from app.log.reader_clients import reader_configuration
 from app.log.unreadable import log_unreadable
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import readable_headers

@@ -11,7 +11,7 @@ from app.log.client_errors import CLIENT_LOG
 from app.log.error_text import public_text
 from app.log.errors import LogUnavailable
 from app.log.group_position import fetch_positions
-from app.log.reader import reader_configuration
+from app.log.reader_clients import reader_configuration
 from app.log.topics import DELIVERERS, DELIVERY_LOG
 
 _GAP_MAX: Final = 64

@@ -26,6 +26,7 @@ from app.domain.states import TERMINAL
 from app.log.event import NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.log.reader_clients import IDLE_MAX, ReaderClients
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
 from app.mail.mailer import Mailer
 from app.replay_workers.dependencies import WorkerDependencies
@@ -178,12 +179,14 @@ class Bench:
         publisher = EventPublisher(
             self.book_servers, origin="here", server="test", close_timeout_s=0.1
         )
+        clients = ReaderClients(self.bootstrap_servers, idle_max=IDLE_MAX)
         async with publisher, WebhookSender(guard, sender_limits(self.settings)) as sender:
             dependencies = WorkerDependencies(
                 self.settings,
                 self.store,
                 LogHistory(self.bootstrap_servers, timeout_s=1.0),
                 LogHistory(self.bootstrap_servers, timeout_s=1.0, topic=DELIVERY_OUTCOMES),
+                clients,
                 guard,
                 AttemptSender(sender, self.metrics.deliveries),
                 self.metrics,
@@ -196,6 +199,7 @@ class Bench:
             finally:
                 stopping.set()
                 await task
+                clients.close()
                 await self.receiver.stop()
 
     async def finished(self, replay: Replay) -> Replay:

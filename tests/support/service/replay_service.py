@@ -19,6 +19,7 @@ from app.domain.states import TERMINAL
 from app.domain.windows import format_time
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
+from app.log.reader_clients import ReaderClients
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
@@ -84,12 +85,14 @@ class Service:
                 ) as client,
             ):
                 outcomes = LogHistory(settings.bootstrap_servers, topic=DELIVERY_OUTCOMES)
+                clients = ReaderClients(settings.bootstrap_servers)
                 metrics = WorkerMetrics()
                 dependencies = WorkerDependencies(
                     settings,
                     store,
                     history,
                     outcomes,
+                    clients,
                     guard,
                     AttemptSender(sender, metrics.deliveries),
                     metrics,

@@ -12,6 +12,7 @@ from app.log.errors import HistoryLost, LogUnavailable
 from app.log.event import LoggedEvent, NewEvent
 from app.log.publisher import EventPublisher
 from app.log.reader import ReplayReader
+from app.log.reader_clients import ReaderClients
 from logbroker.client.partitioner import partition_for_key
 from tests.support.processes.waiting import DEADLINE_S
 
@@ -43,10 +44,16 @@ def reader(
     end: int,
     window: Window = ALWAYS,
     stall_s: float = 10.0,
+    clients: ReaderClients | None = None,
 ) -> ReplayReader:
     offsets = OffsetRange(PARTITION, start, end)
     return ReplayReader(
-        bootstrap_servers, "deliveries", offsets, key=KEY, window=window, stall_s=stall_s
+        clients or ReaderClients(bootstrap_servers),
+        "deliveries",
+        offsets,
+        key=KEY,
+        window=window,
+        stall_s=stall_s,
     )
 
 
@@ -82,6 +89,32 @@ def test_the_range_is_half_open_whatever_lies_around_it(foreign_broker: str) -> 
     events, position = read_all(reader(foreign_broker, 30, 60))
     assert [each.offset for each in events] == list(range(30, 60))
     assert position == 60
+
+
+def test_a_kept_client_reads_the_range_of_the_next_replay(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n) for n in range(3_000)])
+    with closing(ReaderClients(foreign_broker, idle_max=1)) as clients:
+        kept = clients.take()
+        clients.put_back(kept, is_usable=True)
+        # The first leaves records behind that its client has fetched.
+        with closing(reader(foreign_broker, 0, 3_000, clients=clients)) as unfinished:
+            while not unfinished.read().events:
+                pass
+        for start, end in ((2_000, 2_010), (500, 2_500)):
+            events, _ = read_all(reader(foreign_broker, start, end, clients=clients))
+            assert [each.offset for each in events] == list(range(start, end))
+        assert clients.take() is kept
+        kept.close()
+
+
+def test_the_client_of_a_failed_reader_is_not_kept(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n) for n in range(10)])
+    with closing(ReaderClients(foreign_broker, idle_max=1)) as clients:
+        kept = clients.take()
+        clients.put_back(kept, is_usable=True)
+        expect_end(reader(foreign_broker, 5_000, 5_010, clients=clients), HistoryLost)
+        with closing(clients.take()) as other:
+            assert other is not kept
 
 
 def test_a_stretch_that_belongs_to_others_moves_the_position(foreign_broker: str) -> None:
