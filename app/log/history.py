@@ -93,15 +93,16 @@ class LogHistory:
             "low": self._look_up(partition, EARLIEST),
             "start": self._look_up(partition, since(window.from_ms)),
             "end": self._look_up(partition, since(window.to_ms + disorder_ms)),
+            "high": self._look_up(partition, LATEST),
         }
+        late = late_end(partition) or 0  # while the log looks up the others
         found = {name: self._found(lookup) for name, lookup in lookups.items()}
         _check_retained(found, window)
-        late = late_end(partition) or 0
-        # Looked up last, so that it is not below the other offsets.
-        high = self._found(self._look_up(partition, LATEST)).offset
+        high = found["high"].offset
         start, end = (_or(high, found[name].offset) for name in ("start", "end"))
-        # A recreated topic may end below the stored late offsets of its predecessor.
-        return OffsetRange(partition, start, max(end, min(late, high)))
+        # A recreated topic may end below the stored late offsets of its predecessor. A log that
+        # grows meanwhile may end below the start: those records were written after the call.
+        return OffsetRange(partition, start, max(start, end, min(late, high)))
 
     def end_before(self, webhook_id: str, time_ms: int) -> tuple[int, int]:
         """Return the partition of a webhook, and the end of its records before a time.
