@@ -39,7 +39,7 @@ def delivery_parts(
         "badge": part("status", delivery, is_resending),
         "reason": escape(delivery.reason or ""),
         "next": part("next_attempt", detail.next_attempt_ms),
-        "replays": part("replays", detail.replays),
+        "replays": part("replays", detail.replays, is_operator),
         "attempt-list": part("attempts", detail.attempts, delivery.status, is_operator),
     }
     # The script compares a part with the stripped innerHTML of the page.

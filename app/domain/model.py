@@ -44,7 +44,8 @@ class Failure:
     """An event that a replay could not deliver.
 
     `status` is the HTTP status of the last response, None without a response. `duration_ms` is the
-    duration of the last attempt, and `response` the beginning of its body; None if unknown.
+    duration of the last attempt, `response` the beginning of its body, `last_attempt_ms` when it
+    ended, and `worker` who made it; None if unknown.
     """
 
     offset: int
@@ -54,6 +55,8 @@ class Failure:
     reason: str
     duration_ms: int | None = None
     response: str | None = None
+    last_attempt_ms: int | None = None
+    worker: str | None = None
 
 
 class Validation(StrEnum):

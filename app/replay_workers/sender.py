@@ -47,6 +47,7 @@ class GivenUp:
     attempts: int
     outcome: Rejected | Unreachable
     duration_ms: int | None
+    ended_ms: int | None
 
     @property
     def status(self) -> int | None:
@@ -175,7 +176,8 @@ class ReplaySender:
         refusal = self._refusal(events, result)
         if refusal is not None:
             for unsent in parts:
-                failures += _failures(unsent, replace(result, attempts=0, duration_ms=None))
+                not_sent = replace(result, attempts=0, duration_ms=None, ended_ms=None)
+                failures += _failures(unsent, not_sent)
         return refusal
 
     async def _attempt_until_final(self, events: Sequence[LoggedEvent]) -> Delivered | GivenUp:
@@ -200,7 +202,8 @@ class ReplaySender:
                 attempts += 1
                 step = self.policy.after_failure(outcome, attempts, random.random())  # noqa: S311
                 if isinstance(step, GiveUp) or self.health.state is HealthState.DOWN:
-                    return GivenUp(attempts, outcome, round(attempt.duration_s * 1_000))
+                    duration_ms = round(attempt.duration_s * 1_000)
+                    return GivenUp(attempts, outcome, duration_ms, _to_ms(attempt.ended_s))
                 wait_s = step.seconds
                 self._record_failure(events[0].offset, outcome, wait_s)
             if self._is_stopping:
@@ -298,5 +301,5 @@ def _halves(events: list[LoggedEvent]) -> tuple[list[LoggedEvent], list[LoggedEv
 
 def _failures(events: Sequence[LoggedEvent], given_up: GivenUp) -> list[Failure]:
     result = (given_up.attempts, given_up.status, given_up.outcome.reason)
-    last = (given_up.duration_ms, given_up.response)
+    last = (given_up.duration_ms, given_up.response, given_up.ended_ms)
     return [Failure(event.offset, event.event_id, *result, *last) for event in events]

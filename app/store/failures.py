@@ -5,28 +5,34 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, select
 
-from app.domain.model import Failure
+from app.domain.model import Failure, Lease
 from app.store.pages import PAGE_LIMIT, Page, PageCursor, decode_cursor, page_of
 from app.store.replays import get_replay
 from app.store.sql import TEXT_CHARS_MAX, upsert
 from app.store.tables import replay_failures
 
-_UPDATED_COLUMNS: Final = ("event_id", "attempts", "status", "reason", "duration_ms", "response")
+_UPDATED_COLUMNS: Final = (
+    *("event_id", "attempts", "status", "reason"),
+    *("duration_ms", "response", "last_attempt_ms", "worker"),
+)
 
 
-def record_failures(connection: Connection, replay_id: str, failures: Sequence[Failure]) -> None:
-    """Store `failures`, and replace those with the same offset. Locks the written rows."""
+def record_failures(connection: Connection, lease: Lease, failures: Sequence[Failure]) -> None:
+    """Store `failures` of the lease's worker; replaces those with the same offset.
+
+    Locks the written rows.
+    """
     if failures:
-        rows = [_to_row(replay_id, failure) for failure in failures]
+        rows = [_to_row(lease, failure) for failure in failures]
         statement = upsert(
             connection, replay_failures, lambda new: {name: new[name] for name in _UPDATED_COLUMNS}
         )
         connection.execute(statement, rows)
 
 
-def _to_row(replay_id: str, failure: Failure) -> dict[str, Any]:
+def _to_row(lease: Lease, failure: Failure) -> dict[str, Any]:
     return {
-        "replay_id": replay_id,
+        "replay_id": lease.replay_id,
         "record_offset": failure.offset,
         "event_id": failure.event_id[:TEXT_CHARS_MAX],
         "attempts": failure.attempts,
@@ -34,6 +40,8 @@ def _to_row(replay_id: str, failure: Failure) -> dict[str, Any]:
         "reason": failure.reason[:TEXT_CHARS_MAX],
         "duration_ms": failure.duration_ms,
         "response": failure.response and failure.response[:TEXT_CHARS_MAX],
+        "last_attempt_ms": failure.last_attempt_ms,
+        "worker": None if failure.last_attempt_ms is None else lease.worker,
     }
 
 
@@ -87,4 +95,6 @@ def _to_failure(row: Row[Any]) -> Failure:
         reason=row.reason,
         duration_ms=row.duration_ms,
         response=row.response,
+        last_attempt_ms=row.last_attempt_ms,
+        worker=row.worker,
     )

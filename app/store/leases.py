@@ -207,7 +207,7 @@ def store_checkpoint(
     }
     if not _apply(connection, lease, ReplayEvent.CHECKPOINT, values):
         return False
-    record_failures(connection, lease.replay_id, failures)
+    record_failures(connection, lease, failures)
     if with_sample:
         add_samples(connection, [lease.replay_id], lease.epoch)
     return True

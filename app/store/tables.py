@@ -48,7 +48,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0022"
+REVISION: Final = "0023"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(
@@ -322,6 +322,9 @@ replay_failures: Final = Table(
     # The duration of the last attempt, and the beginning of its response body.
     Column("duration_ms", Integer),
     Column("response", Text),
+    # When the last attempt ended, and the worker that made it.
+    Column("last_attempt_ms", BigInteger),
+    Column("worker", Text),
     **TABLE_OPTIONS,
 )
 

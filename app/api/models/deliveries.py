@@ -128,17 +128,24 @@ class AttemptDocument(Document):
 
 
 class DeliveryReplayDocument(Document):
-    """What a replay did with the event of a delivery."""
+    """What a replay did with the event of a delivery.
+
+    The members behind `status` are null if it succeeded: replays store no record of each event that
+    they deliver.
+    """
 
     replay_id: str
     status: Literal["succeeded", "failed"]
-    attempts: int | None = Field(description="null if it succeeded.")
+    attempts: int | None
+    last_attempt_at: Moment | None = Field(description="When the last attempt ended.")
+    duration_ms: int | None = Field(description="The duration of the last attempt.")
     response_status: int | None
     error: str | None
     response: str | None = Field(description="The first KB of the last response.")
+    server: str | None = Field(description="The worker that sent it; for operators.")
 
     @classmethod
-    def of(cls, replay: DeliveryReplay) -> Self:
+    def of(cls, replay: DeliveryReplay, *, is_operator: bool) -> Self:
         """The document of a replay."""
         failure = replay.failure
         if failure is None:
@@ -146,17 +153,23 @@ class DeliveryReplayDocument(Document):
                 replay_id=replay.replay_id,
                 status="succeeded",
                 attempts=None,
+                last_attempt_at=None,
+                duration_ms=None,
                 response_status=None,
                 error=None,
                 response=None,
+                server=None,
             )
         return cls(
             replay_id=replay.replay_id,
             status="failed",
             attempts=failure.attempts,
+            last_attempt_at=failure.last_attempt_ms,
+            duration_ms=failure.duration_ms,
             response_status=failure.status,
             error=failure.reason,
             response=failure.response,
+            server=failure.worker if is_operator else None,
         )
 
 
@@ -197,9 +210,12 @@ class DeliveryDetailDocument(DeliveryDocument):
                     "replayId": "rpl_8c1f",
                     "status": "succeeded",
                     "attempts": None,
+                    "lastAttemptAt": None,
+                    "durationMs": None,
                     "responseStatus": None,
                     "error": None,
                     "response": None,
+                    "server": None,
                 }
             ],
         }
@@ -227,7 +243,9 @@ class DeliveryDetailDocument(DeliveryDocument):
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
             next_attempt_time=found.next_attempt_ms,
             pending_resends=found.pending_resends,
-            replays=[DeliveryReplayDocument.of(each) for each in found.replays],
+            replays=[
+                DeliveryReplayDocument.of(each, is_operator=is_operator) for each in found.replays
+            ],
         )
 
 

@@ -307,6 +307,7 @@ class FailureDocument(Document):
             "reason": "HTTP 503 Service Unavailable",
             "durationMs": 32,
             "response": "upstream is down",
+            "lastAttemptAt": "2026-11-21T08:04:36.120Z",
         }
     )
 
@@ -324,6 +325,9 @@ class FailureDocument(Document):
         description="The first 1,024 bytes of the last response body, as text; null without a "
         "response, or if not stored."
     )
+    last_attempt_at: Moment | None = Field(
+        description="When the last attempt ended; null without one, or if not stored."
+    )
 
     @classmethod
     def of(cls, failure: Failure) -> Self:
@@ -336,6 +340,7 @@ class FailureDocument(Document):
             reason=failure.reason,
             duration_ms=failure.duration_ms,
             response=failure.response,
+            last_attempt_at=failure.last_attempt_ms,
         )
 
 

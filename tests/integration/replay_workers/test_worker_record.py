@@ -70,8 +70,8 @@ def test_a_batch_that_is_parted_is_counted_by_its_parts(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_failure_has_the_last_response_and_its_duration(bench: Bench) -> None:
-    async def scenario() -> tuple[Failure, ...]:
+def test_a_failure_has_the_last_attempt(bench: Bench) -> None:
+    async def scenario() -> tuple[tuple[Failure, ...], Replay]:
         bench.change(retry_attempts_max=2, retry_base_s=0.01, retry_cap_s=0.01)
         webhook = await bench.webhook()
         bench.receiver.words = b"no such \xc3\xbcser"
@@ -79,11 +79,15 @@ def test_a_failure_has_the_last_response_and_its_duration(bench: Bench) -> None:
         await bench.publish(bench.events(webhook.id, 0, 3))
         replay = bench.replay(webhook)
         async with bench.worker():
-            await bench.finished(replay)
-        return bench.store.failures(replay.id).items
+            running = await bench.finished(replay)
+        return bench.store.failures(replay.id).items, running
 
-    failures = asyncio.run(scenario())
+    failures, finished = asyncio.run(scenario())
+    begun_ms, ended_ms = finished.created_ms, finished.finished_ms
+    assert ended_ms is not None
     assert [failure.attempts for failure in failures] == [2, 2, 2]
+    assert all(begun_ms < (failure.last_attempt_ms or 0) <= ended_ms for failure in failures)
+    assert {failure.worker for failure in failures} == {finished.worker}
     assert {failure.response for failure in failures} == {"no such üser"}
     assert all((failure.duration_ms or 0) >= 50 for failure in failures)
 

@@ -41,7 +41,8 @@ async def test_an_ongoing_replay_has_all_members(
     claim = store.claim("worker-1", lease_s=60)
     assert claim is not None
     store.begin_delivery(claim.lease, OffsetRange(partition=3, start=100, end=500))
-    failure = Failure(120, "evt_1", 6, 503, "down", duration_ms=32, response="no")
+    last_ms = parse_time("2026-11-22T09:00:00.000Z")
+    failure = Failure(120, "evt_1", 6, 503, "down", 32, "no", last_ms)
     statuses = {"200": 40, "503": 1}
     store.checkpoint(claim.lease, 200, Counts(40, 7, 1), [failure], statuses)
 
@@ -72,6 +73,7 @@ async def test_an_ongoing_replay_has_all_members(
                 "reason": "down",
                 "durationMs": 32,
                 "response": "no",
+                "lastAttemptAt": "2026-11-22T09:00:00.000Z",
             }
         ],
         "nextCursor": None,

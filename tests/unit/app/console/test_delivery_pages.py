@@ -109,6 +109,7 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     replays = (
         DeliveryReplay("rpl_1", Failure(1_001, "evt_1", 2, 503, HOSTILE)),
         DeliveryReplay("rpl_2"),
+        DeliveryReplay("rpl_3", Failure(1_001, "evt_1", 1, 503, "no", 31, "busy", NINE_MS, "w:7")),
     )
     detail = DeliveryDetail(waiting, b"", (), (attempt,), NINE_MS + 1_000, replays=replays)
     parts = delivery_parts(templates, detail, is_operator=False)
@@ -119,7 +120,13 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     assert shown_replays.texts(".//li") == [
         f"rpl_1 failed: {HOSTILE}, after 2 attempts",
         "rpl_2 succeeded",
+        (
+            "rpl_3 failed: no, after 1 attempt, the last at 2026-11-22 09:00:00 (31 ms)"
+            "Response body busy"
+        ),
     ]
+    for_operators = delivery_parts(templates, detail, is_operator=True)["replays"]
+    assert "(31 ms, w:7)" in for_operators
     assert shown_replays.all(".//a")[0].get("href") == "/console/jobs/rpl_1"
     for name in ("status", "reason", "attempt-list", "replays"):
         assert "&lt;script&gt;" in parts[name]

@@ -114,7 +114,7 @@ def test_status_counts_are_stored_with_the_counts(store: Store, lease: Lease) ->
 
 
 def test_a_repeated_failure_is_replaced(store: Store, lease: Lease) -> None:
-    again = Failure(101, "evt", 2, 500, "HTTP 500", 30, "ü" * 1_024)
+    again = Failure(101, "evt", 2, 500, "HTTP 500", 30, "ü" * 1_024, 1_700, lease.worker)
     for failure in (Failure(101, "evt", 1, 503, "HTTP 503", 20, "down"), again):
         assert store.checkpoint(lease, 110, Counts(9, 0, 1), [failure])
     assert store.failures(lease.replay_id).items == (again,)
