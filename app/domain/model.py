@@ -316,13 +316,15 @@ class Lease:
 class Claim:
     """A replay that a worker has claimed, with its webhook.
 
-    `is_takeover` if the lease of another worker had expired.
+    `is_takeover` if the lease of another worker had expired. `has_begun` if the offsets to deliver
+    were stored with the claim.
     """
 
     lease: Lease
     replay: Replay
     webhook: Webhook
     is_takeover: bool
+    has_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,42 @@
 """Wakes idle workers as soon as a replay is requested: the topic `replay_requests`.
 
-The value of a record is the id of a replay that a worker may claim. Records are hints: workers also
-poll the database, so that a lost record only delays the replay. One partition; no keys.
+The value of a record is the id of a replay that a worker may claim, or of a resend. The header
+`offsets` is PARTITION:START:END of the replay's window, if the API has looked it up. Records are
+hints: workers also poll the database, so that a lost record only delays the replay. One partition;
+no keys.
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from app.config import Settings
+from app.domain.model import OffsetRange
 from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
+from app.log.event import header_text
 from app.log.reader_clients import reader_configuration
 from app.log.topics import REPLAY_REQUESTS
+from logbroker.client.librdkafka import readable_headers
 
 _log: Final = logging.getLogger(__name__)
 
 _PENDING_MAX: Final = 1_000
 _AGE_MS_MAX: Final = 5_000
 """An older request was found by polling."""
+
+_OFFSETS_HEADER: Final = "offsets"
+_OFFSETS: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18}):([0-9]{1,18})")
 
 _CLOSE_S: Final = 1.0
 
@@ -29,6 +45,13 @@ _WAIT_S: Final = 0.2
 
 _IDLE_FETCH_MS: Final = 10_000
 """How long a broker holds a fetch of a topic without new records."""
+
+
+class RequestHint(NamedTuple):
+    """A replay or a resend that may be claimed, and the offsets of the replay's window if known."""
+
+    id: str
+    offsets: OffsetRange | None = None
 
 
 class ReplayRequestPublisher:
@@ -51,12 +74,12 @@ class ReplayRequestPublisher:
         self._lock = threading.Lock()
         self._producer: Producer | None = None
 
-    def publish(self, replay_id: str) -> None:
-        """Wake the idle workers for a replay."""
+    def publish(self, replay_id: str, offsets: OffsetRange | None = None) -> None:
+        """Wake the idle workers for a replay, whose window has these offsets if they are known."""
         producer = self._connected()
         producer.poll(0)  # runs the error callback
         try:
-            producer.produce(REPLAY_REQUESTS, replay_id.encode())
+            producer.produce(REPLAY_REQUESTS, replay_id.encode(), headers=_headers(offsets))
         except (BufferError, KafkaException) as error:
             _log.debug("replay-request-dropped", extra={"reason": str(error)})
 
@@ -75,7 +98,7 @@ class ReplayRequestPublisher:
 class ReplayRequestListener:
     """Calls `on_request` on its own thread for each new hint; a context manager."""
 
-    def __init__(self, settings: Settings, on_request: Callable[[], object]) -> None:
+    def __init__(self, settings: Settings, on_request: Callable[[RequestHint], object]) -> None:
         configuration = {
             **reader_configuration(settings.bootstrap_servers, settings.kafka_properties),
             "client.id": "rewind-replay-requests",
@@ -103,5 +126,19 @@ class ReplayRequestListener:
             message = self._consumer.poll(_WAIT_S)
             # Errors need no handling: the client retries, and workers also poll the database.
             if message is not None and message.error() is None:
-                self._on_request()
+                self._on_request(_request_of(message))
         self._consumer.close()
+
+
+def _headers(offsets: OffsetRange | None) -> list[tuple[str, str | bytes | None]]:
+    if offsets is None:
+        return []
+    return [(_OFFSETS_HEADER, f"{offsets.partition}:{offsets.start}:{offsets.end}")]
+
+
+def _request_of(message: Message) -> RequestHint:
+    value = message.value() or b""
+    text = header_text(dict(readable_headers(message) or ()).get(_OFFSETS_HEADER))
+    match = _OFFSETS.fullmatch(text)
+    offsets = None if match is None else OffsetRange(*map(int, match.groups()))
+    return RequestHint(value.decode("utf-8", "replace"), offsets)

@@ -121,7 +121,8 @@ class ReplayJob:
         self._check_claim()
         reader = SelectionReader(self._claim.replay, self._dependencies, self._lease, self._log)
         offsets = self._claim.replay.offsets or await reader.read_offsets()
-        await self._begin(offsets, reader.available_from_ms)
+        if not self._claim.has_begun:
+            await self._begin(offsets, reader.available_from_ms)
         selection = await reader.read_selection(offsets, lambda: self._stop_reason is None)
         self._delivery = ReplayDelivery(
             self._claim,

@@ -14,7 +14,7 @@ from app.log.deliveries import DeliveryReader
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader_clients import IDLE_MAX, ReaderClients
-from app.log.replay_requests import ReplayRequestListener
+from app.log.replay_requests import ReplayRequestListener, RequestHint
 from app.log.topics import DELIVERY_OUTCOMES
 from app.mail.mailer import Mailer
 from app.process import (
@@ -114,8 +114,8 @@ async def _serve(settings: Settings, store: Store) -> None:
         )
         loop = asyncio.get_running_loop()
 
-        def wake() -> None:
-            loop.call_soon_threadsafe(worker.wake)
+        def wake(request: RequestHint) -> None:
+            loop.call_soon_threadsafe(worker.hear_request, request)
             loop.call_soon_threadsafe(resender.wake)
 
         with closing(clients), closing(reader), ReplayRequestListener(settings, wake):

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.domain.model import Claim
 from app.domain.turns import RunningReplay, Slots
+from app.log.replay_requests import RequestHint
 from app.replay_workers.account_notices import AccountOutbox
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.replay_workers.dependencies import WorkerDependencies
@@ -17,6 +18,7 @@ from app.replay_workers.job import ReplayJob
 from app.replay_workers.lease_keeper import boot_clock_s
 from app.replay_workers.notifier import Notifier
 from app.replay_workers.replay_notices import ReplayOutbox
+from app.replay_workers.requested_offsets import RequestedOffsets
 from app.store import StoreUnavailable
 from app.store.process_heartbeat import process_name
 
@@ -48,6 +50,7 @@ class ReplayWorker:
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0
         self._last_account_id = ""
+        self._requested = RequestedOffsets()
         self._wake = asyncio.Event()
         self._slots = Slots(settings.jobs_per_worker, settings.waiting_replays_per_worker)
         self.waiting = 0
@@ -69,6 +72,11 @@ class ReplayWorker:
     def wake(self) -> None:
         """Poll now. For the event loop's thread."""
         self._wake.set()
+
+    def hear_request(self, request: RequestHint) -> None:
+        """Poll now, for this replay. For the event loop's thread."""
+        self._requested.add(request, time.monotonic())
+        self.wake()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set; return when every replay is finished or released."""
@@ -144,6 +152,7 @@ class ReplayWorker:
             settings.origin,
             after=self._last_account_id,
             running_max=settings.running_replays_per_account,
+            located=self._requested.fresh(time.monotonic()),
         )
         if claim is not None:
             self._last_account_id = claim.replay.account_id

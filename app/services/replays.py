@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from anyio import to_thread
 
@@ -11,6 +12,7 @@ from app.domain.forecast import duration_s
 from app.domain.model import (
     IdempotencyKey,
     NewReplay,
+    OffsetRange,
     Replay,
     Webhook,
     WebhookStatus,
@@ -57,7 +59,8 @@ async def create_replay(
         )
         if known is not None:
             return known
-    webhook, new = await to_thread.run_sync(_prepare, services, caller, new)
+    prepared = await to_thread.run_sync(_prepare, services, caller, new)
+    webhook, new = prepared.webhook, prepared.new
     await _verify_receiver(services, caller, webhook, new.options.target_url)
     replay, _ = await to_thread.run_sync(
         partial(
@@ -68,7 +71,7 @@ async def create_replay(
             actor=caller.actor,
         )
     )
-    services.replay_requests.publish(replay.id)
+    services.replay_requests.publish(replay.id, prepared.offsets)
     return replay
 
 
@@ -242,21 +245,33 @@ def _check_target_url(services: Services, options: ReplayOptions) -> None:
         raise UrlRefused(field, refusal.value, refusal.allowed) from None
 
 
-def _prepare(services: Services, caller: ApiKey, new: NewReplay) -> tuple[Webhook, NewReplay]:
-    """The webhook, and the replay after all checks without the receiver."""
+class _Prepared(NamedTuple):
+    """A replay that passed all checks without the receiver.
+
+    `offsets` are those that a worker of this data centre reads now; None if they are not known.
+    """
+
+    webhook: Webhook
+    new: NewReplay
+    offsets: OffsetRange | None = None
+
+
+def _prepare(services: Services, caller: ApiKey, new: NewReplay) -> _Prepared:
     webhook = check_replay(services, caller, new)
     if webhook.status is WebhookStatus.DISABLED:
         raise _not_enabled(webhook)
     # Only a worker of the replay's data centre can read that data centre's log.
     if new.origin != services.settings.origin:
-        return webhook, new
+        return _Prepared(webhook, new)
     if new.source is Source.LOG:
-        locate_window(services.history, services.store, services.settings, new)
-    elif new.retry_of is None:
+        offsets = locate_window(services.history, services.store, services.settings, new)
+        # A retry reads what its parent left.
+        return _Prepared(webhook, new, offsets if new.retry_of is None else None)
+    if new.retry_of is None:
         new = replace(new, awaits=locate_archived(services, new))
     else:
         check_still_restored(services, new.retry_of)
-    return webhook, new
+    return _Prepared(webhook, new)
 
 
 async def _verify_receiver(

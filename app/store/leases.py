@@ -53,6 +53,7 @@ def claim_from_queue(
     queue: ClaimQueue,
     origin: str = "",
     running_max: int | None = None,
+    located: Mapping[str, OffsetRange] = {},
 ) -> Claim | None:
     """Claim the replay of `queue` that has waited longest, for `lease_s`; None if there is none.
 
@@ -60,7 +61,8 @@ def claim_from_queue(
     neither kind can starve the other. Skips rows that others are claiming. The claim counts as one
     without progress until a checkpoint advances. The replay is assigned to `origin`, whose log its
     offsets refer to. With `running_max`, the account's row is locked, and None is returned if
-    others lock it or so many of its replays are held.
+    others lock it or so many of its replays are held. Delivery begins with the claim if `located`
+    has the offsets of the replay, and no worker has stored any.
     """
     if running_max is not None and not _may_run_more(connection, queue.account_id, running_max):
         return None
@@ -88,11 +90,17 @@ def claim_from_queue(
     is_takeover = event is ReplayEvent.TAKE_OVER
     reason = f"no heartbeat from {waiting.worker}" if is_takeover else None
     _record_claim(connection, replay, event, reason)
+    lease = Lease(replay.id, replay.lease_epoch, worker)
+    offsets = located.get(replay.id) if replay.offsets is None else None
+    if offsets is not None and begin_delivery(connection, lease, offsets):
+        state = next_state(replay.state, ReplayEvent.BEGIN)
+        replay = replace(replay, state=state, offsets=offsets, checkpoint=offsets.start)
     return Claim(
-        lease=Lease(replay.id, replay.lease_epoch, worker),
+        lease=lease,
         replay=replay,
         webhook=get_webhook(connection, replay.webhook_id),
         is_takeover=is_takeover,
+        has_begun=offsets is not None,
     )
 
 

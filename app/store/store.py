@@ -10,6 +10,7 @@ from app.domain.model import (
     Counts,
     Failure,
     Lease,
+    OffsetRange,
     Replay,
     ReplayNotice,
     UnreadableCounts,
@@ -267,12 +268,14 @@ class Store:
         *,
         after: str = "",
         running_max: int | None = None,
+        located: Mapping[str, OffsetRange] = {},
     ) -> Claim | None:
         """Claim a replay of the next account after `after`, until `lease_s` without a heartbeat.
 
         It is the account's replay that has waited longest, of the worker's data centre or without
         one, which is then assigned to it. Accounts with `running_max` held replays are skipped.
-        None if no replay waits, or others are claiming those that do.
+        None if no replay waits, or others are claiming those that do. `located` are offsets that
+        the API has just looked up for new replays, by their ids.
         """
         for waiting in self._waiting_accounts(origin, after, running_max):
             # Counting again under a lock costs two queries: only near the limit.
@@ -280,6 +283,7 @@ class Store:
             claim = self.database.write(
                 leases.claim_from_queue,
                 *(worker, lease_s, waiting.queue, origin, running_max if is_near else None),
+                located,
             )
             if claim is not None:
                 return claim

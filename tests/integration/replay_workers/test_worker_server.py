@@ -7,12 +7,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.config import DAY_MS
+from app.config import DAY_MS, Settings
 from app.domain.accounts import DEFAULT_ACCOUNT
-from app.domain.model import NewReplay, NewWebhook, Window
+from app.domain.model import NewReplay, NewWebhook, OffsetRange, Window
 from app.domain.processes import Process
 from app.domain.states import ReplayState
-from app.log.replay_requests import ReplayRequestPublisher
+from app.log.replay_requests import (
+    ReplayRequestListener,
+    ReplayRequestPublisher,
+    RequestHint,
+)
 from app.log.topics import ensure_topics
 from app.store import Store
 from app.webhooks.signing import new_secret
@@ -101,6 +105,29 @@ def test_a_requested_replay_wakes_it(tmp_path: Path, url: str, broker: BrokerPro
             return store.replay(replay.id).state is ReplayState.COMPLETED
 
         until(is_completed, "the worker found it")
+
+
+def test_a_request_names_the_offsets_of_its_replay(broker: BrokerProcess) -> None:
+    servers = broker.bootstrap_servers
+    ensure_topics(servers, partitions=4, retention_ms=DAY_MS)
+    heard: list[RequestHint] = []
+    settings = Settings.load({"REWIND_BOOTSTRAP_SERVERS": servers})
+    with (
+        closing(ReplayRequestPublisher(servers, {})) as requests,
+        ReplayRequestListener(settings, heard.append),
+    ):
+
+        def has_heard_both() -> bool:
+            # The first requests may precede the listener's start.
+            requests.publish("rpl_known", OffsetRange(3, 10, 2**40))
+            requests.publish("rpl_new")
+            return {each.id for each in heard} == {"rpl_known", "rpl_new"}
+
+        until(has_heard_both, "the listener heard both")
+    assert set(heard) == {
+        RequestHint("rpl_known", OffsetRange(3, 10, 2**40)),
+        RequestHint("rpl_new"),
+    }
 
 
 def at_work(store: Store) -> tuple[Process, ...]:

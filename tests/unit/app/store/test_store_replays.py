@@ -93,6 +93,32 @@ def test_the_next_replay_can_be_created_after_the_last_has_ended(
     }
 
 
+def test_a_claim_begins_delivery_where_the_offsets_are_known(
+    store: Store, webhook: Webhook
+) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    offsets = OffsetRange(3, 10, 20)
+    claim = store.claim("w", 60, located={replay.id: offsets, "rpl_other": OffsetRange(0, 0, 1)})
+    assert claim is not None
+    assert claim.has_begun
+    stored = store.replay(replay.id)
+    assert (stored.state, stored.offsets, stored.checkpoint) == (ReplayState.ONGOING, offsets, 10)
+    assert claim.replay == stored
+
+
+def test_a_claim_keeps_the_offsets_of_an_earlier_worker(store: Store, webhook: Webhook) -> None:
+    replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
+    first = store.claim("w", 60)
+    assert first is not None
+    assert not first.has_begun
+    assert store.begin_delivery(first.lease, OffsetRange(0, 5, 9))
+    assert store.release(first.lease)
+    claim = store.claim("v", 60, located={replay.id: OffsetRange(0, 7, 9)})
+    assert claim is not None
+    assert not claim.has_begun
+    assert store.replay(replay.id).offsets == OffsetRange(0, 5, 9)
+
+
 def test_the_same_key_and_request_return_the_same_replay(store: Store, webhook: Webhook) -> None:
     first, created = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
     again, created_again = store.create_replay(NewReplay(webhook.id, WINDOW), KEY)
