@@ -5,6 +5,9 @@ from typing import Final, NamedTuple
 
 from app.domain.deliveries import AttemptRecord, AttemptTrigger, DeliveryPlace, DeliveryStatus
 
+RESEND_PREFIX: Final = "rsd_"
+"""What the ids of resends begin with."""
+
 RESENDS_PER_REQUEST_MAX: Final = 100
 
 PENDING_MAX: Final = 1_000

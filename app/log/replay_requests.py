@@ -1,9 +1,9 @@
 """Wakes idle workers as soon as a replay is requested: the topic `replay_requests`.
 
 The value of a record is the id of a replay that a worker may claim, or of a resend. The header
-`offsets` is PARTITION:START:END of the replay's window, if the API has looked it up. Records are
-hints: workers also poll the database, so that a lost record only delays the replay. One partition;
-no keys.
+`offsets` is PARTITION:START:END of the replay's window, if the API has looked it up. With the
+header `claimed-by`, a worker reports that it has claimed the replay. Records are hints: workers
+also poll the database, so that a lost record only delays the replay. One partition; no keys.
 """
 
 import logging
@@ -23,6 +23,7 @@ from confluent_kafka import (
 
 from app.config import Settings
 from app.domain.model import OffsetRange
+from app.domain.resends import RESEND_PREFIX
 from app.log.client_errors import CLIENT_ERRORS, CLIENT_LOG
 from app.log.event import header_text
 from app.log.reader_clients import reader_configuration
@@ -36,6 +37,7 @@ _AGE_MS_MAX: Final = 5_000
 """An older request was found by polling."""
 
 _OFFSETS_HEADER: Final = "offsets"
+_CLAIMED_HEADER: Final = "claimed-by"
 _OFFSETS: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18}):([0-9]{1,18})")
 
 _CLOSE_S: Final = 1.0
@@ -48,10 +50,19 @@ _IDLE_FETCH_MS: Final = 10_000
 
 
 class RequestHint(NamedTuple):
-    """A replay or a resend that may be claimed, and the offsets of the replay's window if known."""
+    """A replay or a resend that may be claimed, or was claimed by a worker.
+
+    `offsets` are those of the replay's window, if they are known.
+    """
 
     id: str
     offsets: OffsetRange | None = None
+    claimed_by: str | None = None
+
+    @property
+    def is_resend(self) -> bool:
+        """Whether it is a resend."""
+        return self.id.startswith(RESEND_PREFIX)
 
 
 class ReplayRequestPublisher:
@@ -76,10 +87,19 @@ class ReplayRequestPublisher:
 
     def publish(self, replay_id: str, offsets: OffsetRange | None = None) -> None:
         """Wake the idle workers for a replay, whose window has these offsets if they are known."""
+        place = None if offsets is None else f"{offsets.partition}:{offsets.start}:{offsets.end}"
+        self._publish(replay_id, _OFFSETS_HEADER, place)
+
+    def publish_claim(self, replay_id: str, worker: str) -> None:
+        """Report to the other workers that `worker` has claimed a replay."""
+        self._publish(replay_id, _CLAIMED_HEADER, worker)
+
+    def _publish(self, value: str, header: str, text: str | None) -> None:
+        headers: list[tuple[str, str | bytes | None]] = [] if text is None else [(header, text)]
         producer = self._connected()
         producer.poll(0)  # runs the error callback
         try:
-            producer.produce(REPLAY_REQUESTS, replay_id.encode(), headers=_headers(offsets))
+            producer.produce(REPLAY_REQUESTS, value.encode(), headers=headers)
         except (BufferError, KafkaException) as error:
             _log.debug("replay-request-dropped", extra={"reason": str(error)})
 
@@ -130,15 +150,10 @@ class ReplayRequestListener:
         self._consumer.close()
 
 
-def _headers(offsets: OffsetRange | None) -> list[tuple[str, str | bytes | None]]:
-    if offsets is None:
-        return []
-    return [(_OFFSETS_HEADER, f"{offsets.partition}:{offsets.start}:{offsets.end}")]
-
-
 def _request_of(message: Message) -> RequestHint:
     value = message.value() or b""
-    text = header_text(dict(readable_headers(message) or ()).get(_OFFSETS_HEADER))
-    match = _OFFSETS.fullmatch(text)
+    headers = dict(readable_headers(message) or ())
+    match = _OFFSETS.fullmatch(header_text(headers.get(_OFFSETS_HEADER)))
     offsets = None if match is None else OffsetRange(*map(int, match.groups()))
-    return RequestHint(value.decode("utf-8", "replace"), offsets)
+    claimed_by = header_text(headers.get(_CLAIMED_HEADER)) or None
+    return RequestHint(value.decode("utf-8", "replace"), offsets, claimed_by)

@@ -7,6 +7,7 @@ from app.delivery.attempt import AttemptSender
 from app.domain.postponements import Postponements
 from app.log.history import LogHistory
 from app.log.reader_clients import ReaderClients
+from app.log.replay_requests import ReplayRequestPublisher
 from app.mail.mailer import Mailer
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
@@ -26,6 +27,7 @@ class WorkerDependencies:
     history: LogHistory
     outcomes: LogHistory
     clients: ReaderClients
+    requests: ReplayRequestPublisher
     guard: Guard
     attempts: AttemptSender
     metrics: WorkerMetrics

@@ -14,7 +14,11 @@ from app.log.deliveries import DeliveryReader
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader_clients import IDLE_MAX, ReaderClients
-from app.log.replay_requests import ReplayRequestListener, RequestHint
+from app.log.replay_requests import (
+    ReplayRequestListener,
+    ReplayRequestPublisher,
+    RequestHint,
+)
 from app.log.topics import DELIVERY_OUTCOMES
 from app.mail.mailer import Mailer
 from app.process import (
@@ -85,6 +89,7 @@ async def _serve(settings: Settings, store: Store) -> None:
         servers, properties = settings.bootstrap_servers, settings.kafka_properties
         history = LogHistory(servers, properties=properties)
         outcomes = LogHistory(servers, properties=properties, topic=DELIVERY_OUTCOMES)
+        requests = ReplayRequestPublisher(servers, properties)
         clients = ReaderClients(servers, properties, idle_max=IDLE_MAX)
         dependencies = WorkerDependencies(
             settings,
@@ -92,6 +97,7 @@ async def _serve(settings: Settings, store: Store) -> None:
             history,
             outcomes,
             clients,
+            requests,
             guard,
             AttemptSender(sender, metrics.deliveries),
             metrics,
@@ -114,11 +120,14 @@ async def _serve(settings: Settings, store: Store) -> None:
         )
         loop = asyncio.get_running_loop()
 
-        def wake(request: RequestHint) -> None:
-            loop.call_soon_threadsafe(worker.hear_request, request)
-            loop.call_soon_threadsafe(resender.wake)
+        def wake(hint: RequestHint) -> None:
+            if hint.is_resend:
+                loop.call_soon_threadsafe(resender.wake)
+            else:
+                loop.call_soon_threadsafe(worker.hear_request, hint)
 
-        with closing(clients), closing(reader), ReplayRequestListener(settings, wake):
+        listener = ReplayRequestListener(settings, wake)
+        with closing(requests), closing(clients), closing(reader), listener:
             async with _heartbeat(worker, settings, store), asyncio.TaskGroup() as group:
                 group.create_task(resender.run(stopping))
                 await worker.run(stopping)

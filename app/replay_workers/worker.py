@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from app.replay_workers.job import ReplayJob
 from app.replay_workers.lease_keeper import boot_clock_s
 from app.replay_workers.notifier import Notifier
 from app.replay_workers.replay_notices import ReplayOutbox
-from app.replay_workers.requested_offsets import RequestedOffsets
+from app.replay_workers.requested_replays import RequestedReplays
 from app.store import StoreUnavailable
 from app.store.process_heartbeat import process_name
 
@@ -50,7 +51,7 @@ class ReplayWorker:
         self._jobs: dict[asyncio.Task[None], ReplayJob] = {}
         self._unavailable_s = 0.0
         self._last_account_id = ""
-        self._requested = RequestedOffsets()
+        self._requested = RequestedReplays(self.name)
         self._wake = asyncio.Event()
         self._slots = Slots(settings.jobs_per_worker, settings.waiting_replays_per_worker)
         self.waiting = 0
@@ -73,10 +74,17 @@ class ReplayWorker:
         """Poll now. For the event loop's thread."""
         self._wake.set()
 
-    def hear_request(self, request: RequestHint) -> None:
-        """Poll now, for this replay. For the event loop's thread."""
-        self._requested.add(request, time.monotonic())
-        self.wake()
+    def hear_request(self, hint: RequestHint) -> None:
+        """Poll for this replay, unless another worker claims it first. For the loop's thread."""
+        self._requested.add(hint, time.monotonic())
+        if hint.claimed_by is None:
+            chance = random.random()  # noqa: S311  spreads load, guards nothing
+            delay_s = self._requested.poll_delay_s(self.running - self.waiting, chance)
+            asyncio.get_running_loop().call_later(delay_s, self._poll_for, hint.id)
+
+    def _poll_for(self, replay_id: str) -> None:
+        if self._requested.is_open(replay_id):
+            self.wake()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set; return when every replay is finished or released."""
@@ -152,12 +160,18 @@ class ReplayWorker:
             settings.origin,
             after=self._last_account_id,
             running_max=settings.running_replays_per_account,
-            located=self._requested.fresh(time.monotonic()),
+            located=self._requested.fresh_offsets(time.monotonic()),
         )
         if claim is not None:
             self._last_account_id = claim.replay.account_id
             self._start(claim, sent_s)
+            self._report_claim(claim.replay.id)
         return claim is not None
+
+    def _report_claim(self, replay_id: str) -> None:
+        hint = RequestHint(replay_id, claimed_by=self.name)
+        self._requested.add(hint, time.monotonic())
+        self._dependencies.requests.publish_claim(replay_id, self.name)
 
     def _lag(self) -> int:
         # Called by the thread of the metrics server while jobs start and end.

@@ -27,6 +27,7 @@ from app.domain.resends import (
     PENDING_MAX,
     PER_ACCOUNT_MAX,
     PER_WEBHOOK_MAX,
+    RESEND_PREFIX,
     NewResend,
     Resend,
     ResendClaim,
@@ -77,7 +78,7 @@ def create_resends(
         raise TooManyResends(webhook_id, len(pending))
     created_ms = int(connection.execute(select(now_ms())).scalar_one())
     for place, each in missing.items():
-        pending[place] = Resend(new_id("rsd_"), webhook_id, place, each.event_id, created_ms)
+        pending[place] = Resend(new_id(RESEND_PREFIX), webhook_id, place, each.event_id, created_ms)
         connection.execute(
             insert(resends).values(
                 id=pending[place].id,

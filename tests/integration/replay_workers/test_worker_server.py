@@ -117,16 +117,18 @@ def test_a_request_names_the_offsets_of_its_replay(broker: BrokerProcess) -> Non
         ReplayRequestListener(settings, heard.append),
     ):
 
-        def has_heard_both() -> bool:
+        def has_heard_all() -> bool:
             # The first requests may precede the listener's start.
             requests.publish("rpl_known", OffsetRange(3, 10, 2**40))
             requests.publish("rpl_new")
-            return {each.id for each in heard} == {"rpl_known", "rpl_new"}
+            requests.publish_claim("rpl_claimed", "worker-1")
+            return len({each.id for each in heard}) == 3
 
-        until(has_heard_both, "the listener heard both")
+        until(has_heard_all, "the listener heard all")
     assert set(heard) == {
         RequestHint("rpl_known", OffsetRange(3, 10, 2**40)),
         RequestHint("rpl_new"),
+        RequestHint("rpl_claimed", claimed_by="worker-1"),
     }
 
 

@@ -27,6 +27,7 @@ from app.log.event import NewEvent
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader_clients import IDLE_MAX, ReaderClients
+from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
 from app.mail.mailer import Mailer
 from app.replay_workers.dependencies import WorkerDependencies
@@ -180,6 +181,7 @@ class Bench:
             self.book_servers, origin="here", server="test", close_timeout_s=0.1
         )
         clients = ReaderClients(self.bootstrap_servers, idle_max=IDLE_MAX)
+        requests = ReplayRequestPublisher(self.book_servers, {})
         async with publisher, WebhookSender(guard, sender_limits(self.settings)) as sender:
             dependencies = WorkerDependencies(
                 self.settings,
@@ -187,6 +189,7 @@ class Bench:
                 LogHistory(self.bootstrap_servers, timeout_s=1.0),
                 LogHistory(self.bootstrap_servers, timeout_s=1.0, topic=DELIVERY_OUTCOMES),
                 clients,
+                requests,
                 guard,
                 AttemptSender(sender, self.metrics.deliveries),
                 self.metrics,
@@ -200,6 +203,7 @@ class Bench:
                 stopping.set()
                 await task
                 clients.close()
+                requests.close()
                 await self.receiver.stop()
 
     async def finished(self, replay: Replay) -> Replay:

@@ -20,6 +20,7 @@ from app.domain.windows import format_time
 from app.log.history import LogHistory
 from app.log.publisher import EventPublisher
 from app.log.reader_clients import ReaderClients
+from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
@@ -86,6 +87,7 @@ class Service:
             ):
                 outcomes = LogHistory(settings.bootstrap_servers, topic=DELIVERY_OUTCOMES)
                 clients = ReaderClients(settings.bootstrap_servers)
+                requests = ReplayRequestPublisher(settings.bootstrap_servers, {})
                 metrics = WorkerMetrics()
                 dependencies = WorkerDependencies(
                     settings,
@@ -93,6 +95,7 @@ class Service:
                     history,
                     outcomes,
                     clients,
+                    requests,
                     guard,
                     AttemptSender(sender, metrics.deliveries),
                     metrics,
@@ -106,6 +109,7 @@ class Service:
                 finally:
                     stopping.set()
                     await worker
+                    requests.close()
                     await service._receiver.stop()
 
     def webhook(self) -> Webhook:
