@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DateType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -117,6 +118,11 @@ DELIVERY_JOIN: Final = StructType(
         column("settledTime", TimestampType(), "Time of the outcome; null as `outcome`"),
         column("delayMs", LongType(), "`settledTime` minus `eventTime`; null as `outcome`"),
         column("date", DateType(), "The day of `eventTime`"),
+        column("deliveryStatus", StringType(), "succeeded, failed or skipped; null as `outcome`"),
+        column("reason", StringType(), "Why it failed or was skipped; null if it succeeded"),
+        column("durationMs", DoubleType(), "Duration of the last attempt; null without one"),
+        column("server", StringType(), "The process that recorded the outcome; null as `outcome`"),
+        column("accountId", StringType(), "The account it was published for; null if none"),
     ]
 )
 """Each delivery that arrived before the watermark, with its first live outcome."""

@@ -24,6 +24,7 @@ _DELIVERY: Final = pa.schema(
         ("eventId", pa.string()),
         ("eventType", pa.string()),
         ("digest", pa.int64()),
+        ("accountId", pa.string()),
     ]
 )
 _OUTCOME: Final = pa.schema(
@@ -36,6 +37,9 @@ _OUTCOME: Final = pa.schema(
         ("attempts", pa.int32()),
         ("status", pa.int32()),
         ("settledTime", TIME),
+        ("reason", pa.string()),
+        ("durationMs", pa.float64()),
+        ("server", pa.string()),
     ]
 )
 _REPLAY_HOUR: Final = pa.struct(
@@ -66,25 +70,24 @@ def parse_deliveries(records: DataFrame, local_origin: str) -> DataFrame:
     def read(*columns: Any) -> tuple[Any, ...]:
         return parse_delivery(local_origin, *columns)
 
-    named = records.withColumns(
-        {
-            "eventId": header("event-id"),
-            "eventType": header("event-type"),
-            "origin": header("origin"),
-        }
-    )
-    sources = ("partition", "offset", "key", "value", "eventId", "eventType", "origin")
-    return parse_records(named, sources, _DELIVERY, read)
+    headers = {
+        "eventId": header("event-id"),
+        "eventType": header("event-type"),
+        "origin": header("origin"),
+        "accountId": header("account-id"),
+    }
+    sources = ("partition", "offset", "key", "value", *headers)
+    return parse_records(records.withColumns(headers), sources, _DELIVERY, read)
 
 
 def parse_outcomes(records: DataFrame, local_origin: str) -> DataFrame:
     """Records of `delivery_outcomes` as `parse_records` returns them, with the delivery's place."""
 
-    def read(value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
-        return parse_outcome(local_origin, value, origin)
+    def read(*columns: Any) -> tuple[Any, ...]:
+        return parse_outcome(local_origin, *columns)
 
-    named = records.withColumn("origin", header("origin"))
-    return parse_records(named, ("value", "origin"), _OUTCOME, read)
+    named = records.withColumns({"origin": header("origin"), "server": header("server")})
+    return parse_records(named, ("value", "origin", "server"), _OUTCOME, read)
 
 
 def parse_replays(records: DataFrame) -> DataFrame:
@@ -101,6 +104,7 @@ def parse_delivery(
     event_id: bytes | None,
     event_type: bytes | None,
     origin: bytes | None,
+    account_id: bytes | None,
 ) -> tuple[Any, ...]:
     """The columns of a record of `delivery_log`.
 
@@ -110,10 +114,19 @@ def parse_delivery(
     webhook_id = parse_webhook_id(key)
     name = _text(event_id) or default_event_id(partition, offset)
     digest = event_digest(name, value or b"")
-    return webhook_id, _text(origin) or local_origin, name, _text(event_type), digest
+    return (
+        webhook_id,
+        _text(origin) or local_origin,
+        name,
+        _text(event_type),
+        digest,
+        None if account_id is None else _text(account_id),
+    )
 
 
-def parse_outcome(local_origin: str, value: bytes | None, origin: bytes | None) -> tuple[Any, ...]:
+def parse_outcome(
+    local_origin: str, value: bytes | None, origin: bytes | None, server: bytes | None
+) -> tuple[Any, ...]:
     """The columns of a record of `delivery_outcomes`.
 
     Raises:
@@ -129,6 +142,9 @@ def parse_outcome(local_origin: str, value: bytes | None, origin: bytes | None) 
         outcome.attempts,
         outcome.status,
         _EPOCH + timedelta(milliseconds=outcome.time_ms),
+        outcome.reason,
+        outcome.duration_ms,
+        None if server is None else _text(server),
     )
 
 

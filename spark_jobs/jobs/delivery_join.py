@@ -17,7 +17,7 @@ Source: the 2011 paper, section 6, future work: joins over streams.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -25,9 +25,12 @@ from pyspark.sql import functions as sql
 from spark_jobs.contracts import DELIVERY_JOIN, QUARANTINE
 from spark_jobs.errors import InvalidOption
 from spark_jobs.jobs.delivery_columns import parse_deliveries, parse_outcomes
-from spark_jobs.jobs.delivery_records import DELIVERY_LOG, DELIVERY_OUTCOMES
+from spark_jobs.jobs.delivery_records import DELIVERY_LOG, DELIVERY_OUTCOMES, Outcome
 from spark_jobs.jobs.parsing import parsed_rows, quarantine_rows
 from spark_jobs.jobs.streaming import StreamRun, StreamSource, StreamTable, compute_only
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 KIND: Final = "delivery-join"
 
@@ -39,6 +42,12 @@ _DELIVERY_COLUMNS: Final = (
     "headers array<struct<key: string, value: binary>>"
 )
 _OUTCOME_COLUMNS: Final = _DELIVERY_COLUMNS.removeprefix("key binary, ")
+
+_OUTCOME_PLACE: Final = ("owedPartition", "owedOffset")
+_OUTCOME_MEMBERS: Final = (
+    *("outcome", "attempts", "status", "settledTime"),
+    *("reason", "durationMs", "server"),
+)
 
 _QUARANTINED: Final = "quarantined"
 
@@ -122,9 +131,9 @@ class DeliveryJoin:
         )
         first = (
             outcomes.where(sql.col("origin") == self.origin)
-            .select("owedPartition", "owedOffset", "outcome", "attempts", "status", "settledTime")
+            .select(*_OUTCOME_PLACE, *_OUTCOME_MEMBERS)
             .withWatermark("settledTime", delay)
-            .dropDuplicatesWithinWatermark(["owedPartition", "owedOffset"])
+            .dropDuplicatesWithinWatermark(list(_OUTCOME_PLACE))
         )
         is_same = (sql.col("partition") == sql.col("owedPartition")) & (
             sql.col("offset") == sql.col("owedOffset")
@@ -134,10 +143,23 @@ class DeliveryJoin:
             f"settledTime <= eventTime + interval {self.within_s} seconds"
         )
         delay_ms = sql.unix_millis("settledTime") - sql.unix_millis("eventTime")
+        added = {
+            "delayMs": delay_ms,
+            "date": sql.to_date("eventTime"),
+            "deliveryStatus": _delivery_status(),
+        }
         joined = events.join(first, is_same & is_in_time, "left")
-        return joined.withColumns({"delayMs": delay_ms, "date": sql.to_date("eventTime")}).select(
-            *DELIVERY_JOIN.names
-        )
+        return joined.withColumns(added).select(*DELIVERY_JOIN.names)
+
+
+def _delivery_status() -> "Column":
+    """The status that the API shows for the column `outcome`; null without an outcome."""
+    outcome = sql.col("outcome")
+    return (
+        sql.when(outcome == Outcome.DELIVERED.value, "succeeded")
+        .when(outcome == Outcome.FAILED.value, "failed")
+        .when(outcome.isNotNull(), "skipped")
+    )
 
 
 def _add(

@@ -3,9 +3,10 @@
 The replay service writes them.
 
 - `delivery_log`: deliveries. Key: the webhook's id. Timestamp: the event time. Headers: `event-id`,
-  `event-type`, `origin`; the last header of a name counts.
+  `event-type`, `origin`, `account-id`; the last header of a name counts.
 - `delivery_outcomes`: results of live deliveries. The value's `partition` and `offset` are those of
-  the delivery in the `delivery_log` of header `origin`. There may be several records per delivery,
+  the delivery in the `delivery_log` of header `origin`; header `server` names the process that
+  attempted it. There may be several records per delivery,
   with different outcomes.
 - `replay_outcomes`: what a replay did between two checkpoints, by the hour of events. Of records
   with the same `replayId` and `start`, the highest `epoch` counts, and within it the last record.
@@ -57,6 +58,11 @@ class OutcomeRecord:
     status: int | None
     time_ms: int
     digest: int | None
+    reason: str | None = None
+    """Why it was not delivered."""
+
+    duration_ms: float | None = None
+    """The duration of the last attempt; None without one, and in outcomes of older versions."""
 
 
 class ReplayHour(NamedTuple):
@@ -127,6 +133,8 @@ def parse_delivery_outcome(value: bytes | None) -> OutcomeRecord:
             status=None if members["status"] is None else _integer(members, "status", _INT_MAX),
             time_ms=_time_ms(members),
             digest=_digest(members.get("digest")),
+            reason=None if members["reason"] is None else _text(members, "reason"),
+            duration_ms=_duration_ms(members.get("durationMs")),
         )
     except KeyError as missing:
         raise UndecodableRecord(f"missing member {missing}") from missing
@@ -199,6 +207,14 @@ def _digest(text: object) -> int | None:
     if not isinstance(text, str) or not _DIGEST.fullmatch(text):
         raise UndecodableRecord(f"digest is {text!r}; allowed are 16 lowercase hexadecimal digits")
     return _signed(bytes.fromhex(text))
+
+
+def _duration_ms(value: Any) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value <= _LONG_MAX:
+        raise UndecodableRecord(f"durationMs is {value!r}; allowed are numbers from 0")
+    return float(value)
 
 
 def _signed(digest: bytes) -> int:

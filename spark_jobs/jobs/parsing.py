@@ -25,7 +25,10 @@ _PLACE: Final = pa.schema(
         ("timestamp", TIME),
     ]
 )
-_QUARANTINED: Final = pa.schema([("reason", pa.string()), ("value", pa.binary())])
+UNREAD_REASON: Final = "unreadReason"
+"""Why a record is unreadable: `reason` in the quarantine, a name that parsed fields may have."""
+
+_QUARANTINED: Final = pa.schema([(UNREAD_REASON, pa.string()), ("value", pa.binary())])
 
 
 def header(name: str) -> "Column":
@@ -43,8 +46,8 @@ def parse_records(
     """Parse each record: `read` returns one value per field from the columns `sources`.
 
     `records` has topic, partition, offset, timestamp and value. The result adds `fields` and
-    `reason`. For an unreadable record, `reason` is set and the fields are null; for others `value`
-    is null.
+    `UNREAD_REASON`. For an unreadable record, it is set and the fields are null; for others
+    `value` is null.
     """
     schema = pa.unify_schemas([_PLACE, fields, _QUARANTINED])
 
@@ -57,13 +60,14 @@ def parse_records(
 
 def parsed_rows(parse_batch: DataFrame) -> DataFrame:
     """The records that could be parsed."""
-    return parse_batch.where(sql.col("reason").isNull()).drop("reason", "value")
+    return parse_batch.where(sql.col(UNREAD_REASON).isNull()).drop(*_QUARANTINED.names)
 
 
 def quarantine_rows(parse_batch: DataFrame) -> DataFrame:
     """The unreadable records, with the columns of the quarantine."""
-    unread = parse_batch.where(sql.col("reason").isNotNull())
-    return unread.withColumn("date", sql.to_date("timestamp")).select(*QUARANTINE.names)
+    unread = parse_batch.where(sql.col(UNREAD_REASON).isNotNull())
+    named = unread.withColumns({"reason": sql.col(UNREAD_REASON), "date": sql.to_date("timestamp")})
+    return named.select(*QUARANTINE.names)
 
 
 def parse_batch(

@@ -5,6 +5,7 @@ position of its table holds the query's id, which Spark keeps in the checkpoint,
 micro-batch that was added, so each one is added once.
 """
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -23,6 +25,8 @@ from spark_jobs.tables import DataFile, Position, Snapshot, open_table
 
 _POLL_S: Final = 1
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+_OTHER_STATE: Final = re.compile("STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE")
 
 AddBatch = Callable[[DataFrame, str, int], None]
 """Takes a micro-batch, the id of its query, and its number."""
@@ -77,6 +81,7 @@ class StreamRun:
         interrupted.
 
         Raises:
+            InvalidOption: the checkpoint has the state of a version with other columns.
             PipelineError: raised by `add`, a task or the source.
             TasksFailed: the query failed for another reason.
         """
@@ -94,7 +99,7 @@ class StreamRun:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{round(self.trigger_s * 1_000)} milliseconds")
-        with raise_task_errors(), _stop_signals() as is_stopping:
+        with raise_task_errors(), self._refuse_other_state(), _stop_signals() as is_stopping:
             query = writer.start()
             query_ids.append(str(query.id))
             started.set()
@@ -102,6 +107,20 @@ class StreamRun:
                 if is_stopping():
                     query.stop()
                     return
+
+    @contextmanager
+    def _refuse_other_state(self) -> Iterator[None]:
+        """Explain the error of Spark when a version has changed the columns of a query's state."""
+        try:
+            yield
+        except PySparkException as failure:
+            if not _OTHER_STATE.search(str(failure)):
+                raise
+            raise InvalidOption(
+                f"--checkpoint {self.checkpoint} has the state of another version of this job, "
+                "which kept other columns; use a new --checkpoint and a new --table. The old table "
+                "keeps its rows; the new one gets those of all events that the log still has"
+            ) from failure
 
 
 @contextmanager

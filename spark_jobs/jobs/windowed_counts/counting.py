@@ -21,7 +21,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.parsing import TIME, header, parse_batch
+from spark_jobs.jobs.parsing import TIME, UNREAD_REASON, header, parse_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -64,9 +64,8 @@ def count_types(batch: pa.RecordBatch, window_us: int, now_us: int) -> Iterator[
     typed = parse_batch(batch, ("value", "headerType"), _TYPE, read_type)
     time_us = batch.column("timestamp").cast(pa.int64())
     is_ahead = pc.greater(time_us, now_us + AHEAD_MAX_US)
-    reason = pc.if_else(
-        pc.and_(is_ahead, pc.is_null(typed.column("reason"))), _AHEAD, typed.column("reason")
-    )
+    unread_reason = typed.column(UNREAD_REASON)
+    reason = pc.if_else(pc.and_(is_ahead, pc.is_null(unread_reason)), _AHEAD, unread_reason)
     is_read = pc.is_null(reason)
     counted = pa.table(
         {

@@ -10,44 +10,48 @@ from spark_jobs.jobs.delivery_records import event_digest
 
 OUTCOME = (
     b'{"partition":3,"offset":17,"eventId":"evt_1","outcome":"left","attempts":0,"status":null,'
-    b'"reason":"late","time":"2026-11-21T09:04:32.007+01:00"}'
+    b'"reason":"late","time":"2026-11-21T09:04:32.007+01:00","durationMs":31.2}'
 )
 
 
 def test_a_delivery_is_identified_by_its_id_and_body() -> None:
-    assert parse_delivery("east", 3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west") == (
+    assert parse_delivery("east", 3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west", b"acme") == (
         *("wh_1", "west", "evt_1", "paid"),
         event_digest("evt_1", b"{}"),
+        "acme",
     )
 
 
 def test_a_missing_id_is_the_position_and_a_missing_origin_is_local() -> None:
-    assert parse_delivery("east", 3, 17, b"wh_1", None, None, None, b"") == (
+    assert parse_delivery("east", 3, 17, b"wh_1", None, None, None, b"", None) == (
         *("wh_1", "east", "delivery_log-3-17", ""),
         event_digest("delivery_log-3-17", b""),
+        None,
     )
 
 
 def test_invalid_utf_8_is_decoded_as_in_the_service() -> None:
-    webhook, _, event, kind, digest = parse_delivery(
-        "east", 0, 0, b"\xff", b"", b"\xfe", b"\xfd", None
+    webhook, _, event, kind, digest, account = parse_delivery(
+        "east", 0, 0, b"\xff", b"", b"\xfe", b"\xfd", None, b"\xfc"
     )
-    assert (webhook, event, kind) == ("�", "�", "�")
+    assert (webhook, event, kind, account) == ("�", "�", "�", "�")
     assert digest == event_digest("�", b"")
 
 
 def test_a_record_without_a_key_is_undecodable() -> None:
     with pytest.raises(UndecodableRecord):
-        parse_delivery("east", 3, 17, None, b"{}", b"evt_1", b"paid", b"east")
+        parse_delivery("east", 3, 17, None, b"{}", b"evt_1", b"paid", b"east", None)
 
 
-def test_an_outcome_has_the_origin_of_its_header() -> None:
+def test_an_outcome_has_the_origin_and_server_of_its_headers() -> None:
     settled = datetime(2026, 11, 21, 8, 4, 32, 7_000, UTC)
-    assert parse_outcome("east", OUTCOME, b"west") == (
+    assert parse_outcome("east", OUTCOME, b"west", b"host-1") == (
         *("west", 3, 17, None, "left", 0, None),
         settled,
+        *("late", 31.2, "host-1"),
     )
-    assert parse_outcome("east", OUTCOME, None)[0] == "east"
+    without_headers = parse_outcome("east", OUTCOME, None, None)
+    assert (without_headers[0], without_headers[-1]) == ("east", None)
 
 
 def test_a_replay_outcome_has_counts_by_hour() -> None:

@@ -29,7 +29,8 @@ WRITABLE = st.text(st.characters(exclude_categories=["Cs"]))
 
 OUTCOME = (
     b'{"partition":3,"offset":17,"eventId":"evt_1","outcome":"failed","attempts":4,"status":503,'
-    b'"reason":"HTTP 503","time":"2026-11-21T08:04:32Z","digest":"fa54b21bafaf1c25"}'
+    b'"reason":"HTTP 503","time":"2026-11-21T08:04:32Z","digest":"fa54b21bafaf1c25",'
+    b'"durationMs":31.2}'
 )
 STRETCH = (
     b'{"replayId":"rpl_1","webhookId":"wh_1","origin":"east","source":"log","epoch":2,"start":7,'
@@ -60,6 +61,7 @@ def test_outcomes_equal_those_of_the_service() -> None:
         reason=st.none() | st.text(),
         time_ms=TIMES_MS,
         digest=st.none() | st.integers(0, 2**64 - 1),
+        duration_ms=st.none() | st.floats(0, 1e9),
     )
 )
 def test_every_outcome_of_the_service_is_parsed(written: outcomes.DeliveryOutcome) -> None:
@@ -67,6 +69,8 @@ def test_every_outcome_of_the_service_is_parsed(written: outcomes.DeliveryOutcom
     assert (read.partition, read.offset) == (written.partition, written.offset)
     assert (read.event_id, read.outcome.value) == (written.event_id, written.outcome.value)
     assert (read.attempts, read.status) == (written.attempts, written.status)
+    assert (read.reason is None) == (written.reason is None)
+    assert read.duration_ms == (written.duration_ms and round(written.duration_ms, 1))
     assert read.time_ms == written.time_ms
     assert (None if read.digest is None else read.digest % 2**64) == written.digest
 
@@ -120,6 +124,11 @@ def test_the_members_of_an_outcome_are_parsed() -> None:
     assert read.outcome is Outcome.FAILED
     assert read.time_ms == 1_795_248_272_000
     assert read.digest == 0xFA54B21BAFAF1C25 - 2**64
+    assert (read.reason, read.duration_ms) == ("HTTP 503", 31.2)
+
+
+def test_an_outcome_of_an_older_version_has_no_duration() -> None:
+    assert parse_delivery_outcome(OUTCOME.replace(b',"durationMs":31.2', b"")).duration_ms is None
 
 
 @pytest.mark.parametrize(
@@ -143,6 +152,11 @@ def test_the_members_of_an_outcome_are_parsed() -> None:
         (b"2026-11-21T08:04:32Z", b"0001-01-01T00:00:00+01:00", "years 1 to 9999"),
         (b'"2026-11-21T08:04:32Z"', b"null", "time is None"),
         (b"fa54", b"FA54", "digest is 'FA54"),
+        (b'"HTTP 503"', b"503", "reason is 503"),
+        (b"31.2", b'"31.2"', "durationMs is '31.2'"),
+        (b"31.2", b"true", "durationMs is True"),
+        (b"31.2", b"NaN", "durationMs is nan"),
+        (b"31.2", b"9" * 400, "durationMs is 999"),
     ],
 )
 def test_a_malformed_outcome_is_rejected_with_the_reason(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.parsing import parse_batch
+from spark_jobs.jobs.parsing import UNREAD_REASON, parse_batch
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIELDS = pa.schema([("number", pa.int64()), ("twice", pa.string())])
@@ -38,7 +38,7 @@ def test_a_parsed_record_keeps_its_position_without_its_value() -> None:
             "offset": offset,
             "number": offset + 1,
             "twice": f"{offset}:{offset + 1}{offset + 1}",
-            "reason": None,
+            UNREAD_REASON: None,
             "value": None,
         }
         for offset in (0, 1)
@@ -49,7 +49,7 @@ def test_a_parsed_record_keeps_its_position_without_its_value() -> None:
 def test_an_unreadable_record_keeps_its_value_and_has_a_reason() -> None:
     batch = parse_batch(records(b"1", b"x", None), ("value", "offset"), FIELDS, read)
     assert batch.column("number").to_pylist() == [1, None, None]
-    assert batch.column("reason").to_pylist() == [
+    assert batch.column(UNREAD_REASON).to_pylist() == [
         None,
         "b'x' is no number",
         "None is no number",
@@ -57,7 +57,14 @@ def test_an_unreadable_record_keeps_its_value_and_has_a_reason() -> None:
     assert batch.column("value").to_pylist() == [None, b"x", None]
 
 
+def test_a_field_may_be_named_like_a_column_of_the_quarantine() -> None:
+    fields = pa.schema([("reason", pa.string())])
+    batch = parse_batch(records(b"1", b"2"), ("value",), fields, lambda value: (value.decode(),))
+    assert batch.column("reason").to_pylist() == ["1", "2"]
+    assert batch.column(UNREAD_REASON).to_pylist() == [None, None]
+
+
 def test_an_empty_batch_stays_empty() -> None:
     batch = parse_batch(records(), ("value", "offset"), FIELDS, read)
     assert batch.num_rows == 0
-    assert batch.schema.names[-2:] == ["reason", "value"]
+    assert batch.schema.names[-2:] == [UNREAD_REASON, "value"]
