@@ -35,6 +35,7 @@ from benchmarks import (
     replay_cost,
     rule_matching,
     schema_lookups,
+    soak,
     tls_cost,
     webhook_lines,
     worker_memory,
@@ -85,7 +86,11 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "decoding": ("Record batches to Arrow columns, 200-byte values, keys", record_decoding.measure),
     "load": ("The nightly load, from a topic into Parquet, 200-byte values", nightly_load.measure),
     "webhooks": ("Webhooks from one process to a local receiver", webhook_lines.measure),
+    "soak": ("Memory under a steady load", soak.measure),
 }
+
+DEFAULT_GROUPS: Final = tuple(name for name in GROUPS if name != "soak")
+"""The soak takes as long as all others together."""
 
 
 @click.command()
@@ -101,7 +106,7 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     help="Folder for the logs; the system's folder for temporary files by default.",
 )
 def main(groups: tuple[str, ...], quick: bool, folder: Path | None) -> None:
-    """Measure GROUPS, or all groups, and print a table.
+    """Measure GROUPS, or all but `soak`, and print a table.
 
     Each figure is the median of three rounds, and is compared with a baseline of the same rounds.
     """
@@ -111,7 +116,7 @@ def main(groups: tuple[str, ...], quick: bool, folder: Path | None) -> None:
         rounds = "one round" if scale.rounds == 1 else f"medians of {scale.rounds} rounds"
         print(f"{rounds}; ratio = figure / baseline\n")
         print_head()
-        measured = [_measure(name, scale, Path(scratch)) for name in groups or GROUPS]
+        measured = [_measure(name, scale, Path(scratch)) for name in groups or DEFAULT_GROUPS]
     print(f"\n{verdict(measured)}")
 
 

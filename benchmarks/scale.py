@@ -50,6 +50,8 @@ class Scale(NamedTuple):
     """Records of a nightly load."""
     mutated_requests: int
     """Mutated requests to a broker that serves a stock client."""
+    soak_s: float
+    """Duration of the load under which memory must not grow."""
 
 
 FULL: Final = Scale(
@@ -75,6 +77,7 @@ FULL: Final = Scale(
     memory_events=1_000_000,
     loaded_records=10_000_000,
     mutated_requests=1_000_000,
+    soak_s=3_600.0,
 )
 
 QUICK: Final = Scale(
@@ -100,6 +103,7 @@ QUICK: Final = Scale(
     memory_events=60_000,
     loaded_records=1_000_000,
     mutated_requests=20_000,
+    soak_s=20.0,
 )
 
 
