@@ -30,6 +30,8 @@ class QueuedBatch:
     batch: Batch
     entry: Entry
     size_bytes: int
+    deferrals: int = 0
+    """How often it was put behind the others after its last attempt."""
 
 
 class ReplayQueue:
@@ -85,6 +87,11 @@ class ReplayQueue:
         self.deliveries.remove(queued)
         self.waiting_events -= len(queued.batch.events)
         self.continue_reading()
+
+    def defer(self, queued: QueuedBatch) -> None:
+        """Send a batch again, after the others."""
+        queued.deferrals += 1
+        self.deliveries.requeue(queued, in_front=False)
 
     def continue_reading(self) -> None:
         """Let `add_batches` continue after a batch was settled or a checkpoint stored."""

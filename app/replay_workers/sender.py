@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from app.delivery.attempt import (
@@ -35,6 +36,11 @@ from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.queue import QueuedBatch, ReplayQueue
 
 CONTENT_TOO_LARGE: Final = 413
+
+DEFERRALS_MAX: Final = 2
+"""How often a batch is sent again after the others before a replay that waits for a failing
+receiver gives it up. With few sender tasks, one batch has all the failed attempts of an outage, as
+a batch has that the receiver never accepts; only the latter has them again and again."""
 
 _SLEEP_S_MIN: Final = 0.001
 """A shorter sleep costs more than it delays; the rate limiter compensates later."""
@@ -74,6 +80,10 @@ class MayPostpone(Protocol):
 def never_postpones(*, is_alone: bool) -> bool:  # noqa: ARG001
     """Events of a requested replay are given up."""
     return False
+
+
+class _Deferred(Exception):
+    """The batch is sent again after the others."""
 
 
 class _Stopped(Exception):
@@ -129,14 +139,17 @@ class ReplaySender:
         """Deliver a batch, in parts if it is too large, and settle it in the queue."""
         delivered, failures = dict[int, int](), list[Failure]()
         parts = deque([queued.batch.events])
+        check_outage = partial(self._check_outage, queue, queued)
         try:
             while parts:
-                is_alone = queue.waiting_events <= len(queued.batch.events)
-                if refusal := await self._deliver_part(parts, delivered, failures, is_alone):
+                if refusal := await self._deliver_part(parts, delivered, failures, check_outage):
                     queue.settle(queued, delivered, failures)
                     self.refused(refusal)
                     return
         except _Stopped:
+            return
+        except _Deferred:
+            queue.defer(queued)
             return
         except (ReceiverFailing, ReceiverGone) as reason:
             self.refused(reason)
@@ -148,13 +161,11 @@ class ReplaySender:
         parts: deque[list[LoggedEvent]],
         delivered: dict[int, int],
         failures: list[Failure],
-        is_alone: bool,
+        check_outage: Callable[[str], None],
     ) -> ReplayRefused | None:
         """Deliver the first part, or split it; the reason if the replay must stop.
 
-        Raises:
-            ReceiverFailing: the replay waits until the receiver accepts events again.
-            ReceiverGone: it has waited for too long.
+        Raises what `check_outage` raises before a part is given up.
         """
         events = parts.popleft()
         if len(events) > self.events_max:
@@ -168,9 +179,8 @@ class ReplaySender:
             self.events_max = min(self.events_max, len(events) // 2)
             parts.appendleft(events)
             return None
-        is_failing = is_alone or self.is_ordered or self.health.state is HealthState.DOWN
-        if is_failing and not is_permanent(result.outcome) and self.may_postpone(is_alone=is_alone):
-            raise ReceiverFailing(f"the receiver, which fails again: {result.outcome.reason}")
+        if not is_permanent(result.outcome):
+            check_outage(result.outcome.reason)
         failures += _failures(events, result)
         self.health.record_failed_events(len(events))
         refusal = self._refusal(events, result)
@@ -179,6 +189,24 @@ class ReplaySender:
                 not_sent = replace(result, attempts=0, duration_ms=None, ended_ms=None)
                 failures += _failures(unsent, not_sent)
         return refusal
+
+    def _check_outage(self, queue: ReplayQueue, queued: QueuedBatch, reason: str) -> None:
+        """Return if a batch that has no attempts left may be given up.
+
+        Raises:
+            ReceiverFailing: the replay waits until the receiver accepts events again.
+            ReceiverGone: it has waited for too long.
+            _Deferred: other batches are to show whether the receiver fails for this one alone.
+            _Stopped: no other batch will show it.
+        """
+        is_alone = queue.waiting_events <= len(queued.batch.events)
+        has_outage = is_alone or self.is_ordered or self.health.state is HealthState.DOWN
+        if not (has_outage or self.health.is_failing) or not self.may_postpone(is_alone=is_alone):
+            return
+        if has_outage:
+            raise ReceiverFailing(f"the receiver, which fails again: {reason}")
+        if queued.deferrals < DEFERRALS_MAX:
+            raise _Stopped if self._is_stopping else _Deferred
 
     async def _attempt_until_final(self, events: Sequence[LoggedEvent]) -> Delivered | GivenUp:
         """Send events in one request until they are delivered or given up."""

@@ -42,8 +42,8 @@ def scene(tmp_path: Path, broker: BrokerProcess, receiver: ReceiverThread) -> It
 
 
 @pytest.fixture
-def start_worker(scene: LiveScene, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
-    """A function that starts a worker."""
+def start_worker(scene: LiveScene, tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """A function that starts a worker, which makes up to `max_in_flight` requests at a time."""
     environment = {
         "REWIND_DATABASE": f"sqlite:///{tmp_path}/rewind.db",
         "REWIND_BOOTSTRAP_SERVERS": scene.bootstrap_servers,
@@ -55,8 +55,9 @@ def start_worker(scene: LiveScene, tmp_path: Path) -> Iterator[Callable[[], Serv
     } | {f"REWIND_{name.upper()}": str(value) for name, value in PROBES.items()}
     with ExitStack() as stack:
 
-        def start() -> ServerProcess:
-            process = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", environment)
+        def start(max_in_flight: int = 16) -> ServerProcess:
+            settings = environment | {"REWIND_MAX_IN_FLIGHT": str(max_in_flight)}
+            process = ServerProcess(["-m", "app", "worker"], tmp_path / "worker.log", settings)
             stack.enter_context(process)
             process.start("rewind worker ready")
             return process
@@ -153,6 +154,27 @@ def test_a_receiver_that_returns_has_every_event_once_after_restarts(
         reported = {"webhook.failing", "webhook.recovered", "replay.completed"}
         until(lambda: types() == reported, "the notices of the account")
     assert owner.problems == []
+
+
+def test_a_recovery_with_one_sender_lists_no_event_for_another_outage(
+    scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[int], ServerProcess]
+) -> None:
+    webhook = scene.webhook(receiver)
+    scene.live(**PROBES)
+    start_worker(1)
+    receiver.answer(503)
+    scene.owe(webhook, *events(0, 200))
+    until(lambda: has_skipped(scene, 180), "skipped events")
+    receiver.answer(204, delay_s=0.02)
+    until(lambda: len(receiver.taken) >= 20, "a part of the recovery")
+    receiver.answer(503)
+    before = len(receiver.webhooks)
+    # More attempts than one event has.
+    until(lambda: len(receiver.webhooks) >= before + 8, "attempts of several events")
+    receiver.answer(204)
+    replay = until_recovered(scene, webhook)
+    assert replay.counts.failed == 0
+    assert Counter(receiver.taken) == Counter(ids(0, 200))
 
 
 @pytest.mark.long
