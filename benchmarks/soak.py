@@ -51,6 +51,12 @@ class Soak(NamedTuple):
     processes: Mapping[str, psutil.Process]
     client: ApiClient
     webhooks: Sequence[Webhook]
+    """The first one has a receiver that never responds."""
+
+    @property
+    def answering(self) -> Sequence[Webhook]:
+        """The webhooks whose receiver responds."""
+        return self.webhooks[1:]
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
@@ -107,6 +113,7 @@ def _load(soak: Soak, second: int) -> None:
     for delivery in list(client.deliveries(webhook.id, PAGE))[:1]:
         client.delivery(delivery["id"])
     if second % REPLAY_EVERY_S == 0:
+        webhook = soak.answering[second // REPLAY_EVERY_S % len(soak.answering)]
         now_ms = time.time_ns() // 1_000_000
         window = Window(now_ms - REPLAYED_MS, now_ms)
         client.create_replay(webhook.id, format_time(window.from_ms), format_time(window.to_ms))
