@@ -39,7 +39,8 @@ class ProcessGuard:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._guarded = item.nodeid.startswith("tests/unit/") and not _is_marked(item)
+        is_test = isinstance(item, pytest.Function)
+        self._guarded = is_test and item.nodeid.startswith("tests/unit/") and not _is_marked(item)
         try:
             return (yield)
         finally:

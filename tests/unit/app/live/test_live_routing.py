@@ -140,6 +140,7 @@ def test_after_a_refresh_the_table_has_what_was_stored_before(store: Store) -> N
     with_table(store, work)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("migrated_url", ["mariadb"], indirect=True)
 def test_a_database_that_takes_seconds_to_answer_delays_a_refresh(
     store: Store, migrated_url: str

@@ -5,6 +5,7 @@ from datetime import date
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib.font_manager  # noqa: F401  On a new machine, it starts a program: not in a test.
 import pytest
 
 from spark_jobs.jobs.delivery_report.figures import (
