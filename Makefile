@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo spark up unit test test-all coverage check docs bench clean services
+.PHONY: help demo spark up unit test test-all coverage check docs bench bench-peers clean services
 
 help:  ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -95,6 +95,10 @@ docs: $(VENV)/.docs  ## Build the documentation as a site in build/site; a broke
 
 bench: $(VENV)/.compiled  ## Measure every speed claim against a baseline of the same run
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(VENV)/.compiled  ## Measure Kafka, RabbitMQ, NATS and Redis beside logbroker, installed from Debian
+	benchmarks/peers/install-brokers
+	$(BIN)/python -m benchmarks.peers
 
 clean:  ## Remove the environment and caches; data folders stay
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -50,11 +50,12 @@ def kafka_jars() -> Path:
 
 @contextmanager
 def kafka_server(
-    folder: Path, jars: Path, listeners: Mapping[str, str], certificate: Path
+    folder: Path, jars: Path, listeners: Mapping[str, str], certificate: Path | None = None
 ) -> Iterator[int]:
     """Run a server with addresses by security protocol, and yield its process id.
 
-    `certificate` is a PEM file with key and certificate. The server is stopped at the end.
+    `certificate` is a PEM file with key and certificate, which a listener with TLS needs. The
+    server is stopped at the end.
 
     Raises:
         ClickException: the server does not start.
@@ -102,7 +103,7 @@ def kafka_server(
 
 
 def _properties(
-    folder: Path, listeners: Mapping[str, str], certificate: Path
+    folder: Path, listeners: Mapping[str, str], certificate: Path | None
 ) -> dict[str, str | int]:
     """Return the settings of one server that is broker and controller; others are defaults."""
     controller = f"127.0.0.1:{free_port()}"
@@ -117,13 +118,18 @@ def _properties(
         "advertised.listeners": addresses,
         "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(certificate),
+        **_keystore(certificate),
         "log.dirs": str(folder / "data"),
         "log.segment.delete.delay.ms": 1_000,
         "offsets.topic.num.partitions": 1,
         "offsets.topic.replication.factor": 1,
     }
+
+
+def _keystore(certificate: Path | None) -> dict[str, str | int]:
+    if certificate is None:
+        return {}
+    return {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
 
 
 def _is_ready(address: str) -> bool:

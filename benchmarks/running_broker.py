@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -38,9 +38,12 @@ class RunningBroker:
         self._admin = AdminClient(client)
         self._consumer = Consumer(client | {"group.id": "bench"})
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
-        """Create a topic with the broker's default settings."""
-        self._admin.create_topics([NewTopic(name, partitions)])[name].result()
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; settings that are not given are the broker's defaults."""
+        topic = NewTopic(name, partitions, config=dict(settings or {}))
+        self._admin.create_topics([topic])[name].result()
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""

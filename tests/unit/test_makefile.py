@@ -13,7 +13,18 @@ pytestmark = pytest.mark.processes
 MAKEFILE = Path(__file__).parents[2] / "Makefile"
 VALIDATION = "logbroker/records/validation.py"
 DEADLINE_S = 60
-TARGETS = ("demo", "spark", "up", "unit", "test", "test-all", "coverage", "check", "bench")
+TARGETS = (
+    "demo",
+    "spark",
+    "up",
+    "unit",
+    "test",
+    "test-all",
+    "coverage",
+    "check",
+    "bench",
+    "bench-peers",
+)
 """Those that need the environment."""
 
 OLD = f"""#!/bin/sh

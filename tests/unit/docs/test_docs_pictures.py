@@ -1,4 +1,4 @@
-"""Each page has a light and a dark picture, and each picture is used."""
+"""Each picture has a light and a dark form, a plot has both in one file, and all are used."""
 
 import re
 from pathlib import Path
@@ -12,6 +12,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 _PICTURE = re.compile(r"<picture>\s*<source ([^>]+)>\s*<img ([^>]+)>\s*</picture>")
 _DARK = 'media="(prefers-color-scheme: dark)" srcset="{}-dark.png"'
+_PLOT = re.compile(r"!\[[^\]]+\]\(([^)]+\.svg)\)")
 _IMAGE = re.compile(r'alt="[^"]+" src="([^"]+)-light\.png"')
 
 
@@ -34,6 +35,16 @@ def test_every_picture_of_a_page_is_there(page: Path) -> None:
         assert picture.read_bytes().startswith(PNG)
 
 
+def plots(page: Path) -> set[Path]:
+    """The plots that a page shows, with a text for those who do not see them."""
+    return {page.parent / name for name in _PLOT.findall(page.read_text())}
+
+
+def test_every_plot_has_colours_for_the_dark() -> None:
+    for plot in set[Path]().union(*map(plots, PAGES)):
+        assert "prefers-color-scheme: dark" in plot.read_text()
+
+
 def test_every_picture_is_on_a_page() -> None:
-    shown = set[Path]().union(*map(pictures, PAGES))
+    shown = set[Path]().union(*map(pictures, PAGES), *map(plots, PAGES))
     assert {*(DOCS / "images").rglob("*.*")} == shown

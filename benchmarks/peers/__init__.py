@@ -1,0 +1,1 @@
+"""The comparison with other brokers: `python -m benchmarks.peers`."""
