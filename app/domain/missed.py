@@ -12,7 +12,8 @@ from app.domain.tallies import DeliveryTally
 class PastReplay:
     """A COMPLETED replay of all event types in its window to its webhook's own URL.
 
-    `retry_of` is the replay whose failures it retried.
+    `retry_of` is the replay whose failures it retried, `origin` the only data centre whose events
+    it sent, None for all.
     """
 
     id: str
@@ -20,6 +21,7 @@ class PastReplay:
     failed: int
     retry_of: str | None
     created_ms: int
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +48,46 @@ class MissedHour:
         """The number of missed events."""
         return self.failed + self.left_over + self.disabled
 
+    def plus(self, other: "MissedHour") -> "MissedHour":
+        """The hour with the missed events of another data centre, too."""
+        return MissedHour(
+            self.start_ms,
+            self.failed + other.failed,
+            self.left_over + other.left_over,
+            self.disabled + other.disabled,
+            self.is_replayed and other.is_replayed,
+        )
+
 
 def missed_hours(
-    tallies: Iterable[DeliveryTally], replays: Sequence[PastReplay]
+    tallies: Iterable[tuple[str, DeliveryTally]], replays: Sequence[PastReplay]
 ) -> tuple[MissedHour, ...]:
-    """The hours with missed events, in the order of the tallies.
+    """The hours with missed events, in the order of the tallies, which name their data centres.
 
     An hour is replayed if the windows of replays without failures cover all times from its first
     missed event, or its start if that is unknown, to its last one. Only replays created after the
     outcome of the last one count: an earlier one may have stopped reading before the event was in
-    the log.
+    the log. This holds for the events of each data centre, because a recovery sends those of its
+    own.
     """
     successful = _successful(replays)
-    return tuple(
-        MissedHour(
-            start_ms=tally.start_ms,
-            failed=tally.failed,
-            left_over=tally.left_over,
-            disabled=tally.disabled,
-            is_replayed=_is_covered(tally, successful),
-        )
-        for tally in tallies
-        if tally.missed
+    hours: dict[int, MissedHour] = {}
+    for origin, tally in tallies:
+        if tally.missed:
+            of_origin = [each for each in successful if each.origin in (None, origin)]
+            hour = _missed_hour(tally, of_origin)
+            earlier = hours.get(tally.start_ms)
+            hours[tally.start_ms] = hour if earlier is None else earlier.plus(hour)
+    return tuple(hours.values())
+
+
+def _missed_hour(tally: DeliveryTally, successful: Sequence[PastReplay]) -> MissedHour:
+    return MissedHour(
+        start_ms=tally.start_ms,
+        failed=tally.failed,
+        left_over=tally.left_over,
+        disabled=tally.disabled,
+        is_replayed=_is_covered(tally, successful),
     )
 
 

@@ -238,6 +238,14 @@ class Replay:
     available_from_ms: int | None = None
 
 
+def recovered_origin(reason: ReplayReason, origin: str) -> str | None:
+    """The only data centre whose events a replay sends; None for all.
+
+    A recovery sends those that its own data centre delivers live: the other one has its own.
+    """
+    return origin if reason is ReplayReason.RECOVERY and origin else None
+
+
 def unread_offsets(replay: Replay) -> OffsetRange | None:
     """The offsets that a replay did not reach before it FAILED or was CANCELLED; None if none."""
     if replay.state not in (ReplayState.FAILED, ReplayState.CANCELLED) or replay.offsets is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.deliveries import DeliveryReplay
-from app.domain.model import NewReplay, OffsetRange, Replay, Window
+from app.domain.model import NewReplay, OffsetRange, Replay, Window, recovered_origin
 from app.domain.offset_set import OffsetSet
 from app.domain.options import Only
 from app.domain.type_filter import TypeFilter
@@ -29,7 +29,8 @@ REPLAYS_SHOWN_MAX: Final = 20
 class ReplayedRange:
     """The events that one replay has delivered.
 
-    They lie in `offsets` and `window`. `retried` limits those of a retry; None without a limit.
+    They lie in `offsets` and `window`. `retried` limits those of a retry, and `origin` those of a
+    recovery; None without a limit.
     """
 
     offsets: OffsetRange
@@ -37,11 +38,13 @@ class ReplayedRange:
     types: TypeFilter
     failed: OffsetSet
     retried: RetriedOffsets | None = None
+    origin: str | None = None
 
     def __contains__(self, event: LoggedEvent) -> bool:
         return (
             self.offsets.start <= event.offset < self.offsets.end
             and self.window.from_ms <= event.timestamp_ms < self.window.to_ms
+            and is_of_origin(event, self.origin)
             and event.offset not in self.failed
             and (self.retried is None or event.offset in self.retried)
             and self.types.matches(event.event_type)
@@ -116,4 +119,13 @@ def _replayed_range(store: Store, replay: Replay, wanted: OffsetRange) -> Replay
         TypeFilter(replay.options.event_types),
         read_failed(store, replay, offsets),
         None if replay.retry_of is None else read_retried(store, replay.retry_of, offsets),
+        recovered_origin(replay.reason, replay.origin),
     )
+
+
+def is_of_origin(event: LoggedEvent, origin: str | None) -> bool:
+    """Whether an event was published in a data centre; None stands for all of them.
+
+    Events of producers that name none are of the data centre whose log has them.
+    """
+    return origin is None or event.origin in ("", origin)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from app.config import Settings
 from app.domain.lateness import disorder_ms
-from app.domain.model import NewReplay, OffsetRange, Replay
+from app.domain.model import NewReplay, OffsetRange, Replay, recovered_origin
 from app.domain.options import Only, ReplayReason
 from app.domain.type_filter import TypeFilter
 from app.log.delivered import DeliveredEvents, LiveDeliveries
@@ -18,7 +18,7 @@ from app.replay_workers.errors import ReplayRefused
 from app.replay_workers.handover import take_over_from_live
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.replay_log import ReplayLog
-from app.replay_workers.replayed import ReplayedEvents, read_replayed
+from app.replay_workers.replayed import ReplayedEvents, is_of_origin, read_replayed
 from app.replay_workers.retried import RetriedOffsets, TooManyRetries, read_retried
 from app.store import NothingToRetry, ReplayNotFound, Store
 
@@ -44,18 +44,20 @@ def locate_window(
 class Selection:
     """The events that the options of a replay select.
 
-    `retried` limits a retry to what its parent left. `delivered` are live deliveries to skip,
-    and `replayed` those of earlier replays.
+    `origin` limits a recovery to the events that its data centre delivers. `retried` limits a
+    retry to what its parent left. `delivered` are live deliveries to skip, and `replayed` those of
+    earlier replays.
     """
 
     types: TypeFilter = field(default_factory=TypeFilter)
+    origin: str | None = None
     retried: RetriedOffsets | None = None
     delivered: DeliveredEvents | None = None
     replayed: ReplayedEvents | None = None
 
     def includes(self, event: LoggedEvent) -> bool:
-        """Whether the event's type and offset are selected."""
-        if not self.types.matches(event.event_type):
+        """Whether the event's type, origin and offset are selected."""
+        if not self.types.matches(event.event_type) or not is_of_origin(event, self.origin):
             return False
         return self.retried is None or event.offset in self.retried
 
@@ -113,7 +115,9 @@ class SelectionReader:
                 await self._take_over_from_live(offsets, continues)
             delivered = await asyncio.to_thread(self._delivered, offsets, continues)
             replayed = await self._lease.query(lambda store: read_replayed(store, replay, offsets))
-        return Selection(TypeFilter(options.event_types), retried, delivered, replayed)
+        types = TypeFilter(options.event_types)
+        origin = recovered_origin(replay.reason, replay.origin)
+        return Selection(types, origin, retried, delivered, replayed)
 
     async def _take_over_from_live(
         self, offsets: OffsetRange, continues: Callable[[], bool]

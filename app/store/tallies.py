@@ -21,7 +21,8 @@ from sqlalchemy import (
 
 from app.domain.hours import HOUR_MS
 from app.domain.missed import MissedHour, PastReplay, missed_hours
-from app.domain.model import Window
+from app.domain.model import Window, recovered_origin
+from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store.replay_columns import options_from_column
@@ -165,12 +166,23 @@ def list_missed_hours(
     """The full hours of event time since `from_ms` with events that the webhook missed."""
     webhook = get_webhook(connection, webhook_id, of_account=of_account)
     first_ms = -(-from_ms // HOUR_MS) * HOUR_MS
-    found = _tallies_of_one(connection, webhook.id, Span.EVENT, first_ms)
-    tallies = [each for each in found if each.missed]
+    tallies = _missed_by_origin(connection, webhook.id, first_ms)
     if not tallies:
         return ()
-    since_ms = min(each.missed_at_ms for each in tallies)
+    since_ms = min(tally.missed_at_ms for _, tally in tallies)
     return missed_hours(tallies, _past_replays(connection, webhook.id, webhook.url, since_ms))
+
+
+def _missed_by_origin(
+    connection: Connection, webhook_id: str, from_ms: int
+) -> list[tuple[str, DeliveryTally]]:
+    """The tallies with missed events of each data centre, by event time, oldest first."""
+    columns = delivery_tallies.c
+    key = (columns.start_ms, columns.origin)
+    query = select_sums(Span.EVENT, from_ms).add_columns(*key).group_by(*key).order_by(*key)
+    rows = connection.execute(query.where(columns.webhook_id == webhook_id))
+    found = [(row.origin, to_tally(row, row.start_ms)) for row in rows]
+    return [(origin, tally) for origin, tally in found if tally.missed]
 
 
 def _past_replays(
@@ -181,6 +193,7 @@ def _past_replays(
         select(
             *(columns.id, columns.from_ms, columns.to_ms, columns.failed),
             *(columns.retry_of, columns.created_ms, columns.options),
+            *(columns.origin, columns.reason),
         )
         .where(columns.webhook_id == webhook_id, columns.created_ms > since_ms)
         .where(columns.state == str(ReplayState.COMPLETED))
@@ -192,7 +205,9 @@ def _past_replays(
         options = options_from_column(row.options)
         if not options.event_types and options.target_url in (None, url):
             window = Window(row.from_ms, row.to_ms)
-            found.append(PastReplay(row.id, window, row.failed, row.retry_of, row.created_ms))
+            counted = (row.failed, row.retry_of, row.created_ms)
+            origin = recovered_origin(ReplayReason(row.reason), row.origin)
+            found.append(PastReplay(row.id, window, *counted, origin))
     return found
 
 

@@ -1,7 +1,7 @@
 """Two data centres with one database, as processes, and the mirrors between their logs."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final, Self
@@ -10,6 +10,7 @@ import httpx
 
 from app.domain.accounts import Scope
 from app.live import deliverer, matcher
+from app.log.outcomes import DeliveryOutcome, decode_outcome
 from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES, EVENTS
 from app.store import Store, migrate
 from app.webhooks.signing import new_secret
@@ -51,8 +52,11 @@ class DataCentre:
     `launch` begins what `wait` ends, so that several start side by side.
     """
 
-    def __init__(self, name: str, folder: Path, database_url: str) -> None:
+    def __init__(
+        self, name: str, folder: Path, database_url: str, settings: Mapping[str, object]
+    ) -> None:
         self.name = name
+        self._settings = {**SETTINGS, **settings}
         self._folder = folder / name
         self._folder.mkdir()
         self._database_url = database_url
@@ -77,7 +81,7 @@ class DataCentre:
         for process in (self._api, self.worker):
             process.launch()
         own = {"origin": self.name, "server": f"live-{self.name}"}
-        self._live = self.log.live(launch_only=True, **SETTINGS, **own)
+        self._live = self.log.live(launch_only=True, **self._settings, **own)
 
     def wait(self, key: str) -> None:
         """Wait until all processes are ready. `api` sends this key from then on."""
@@ -131,6 +135,15 @@ class DataCentre:
     def read(self, topic: str) -> list[LogRecord]:
         return self.log.read(topic)
 
+    def own_outcomes(self) -> list[DeliveryOutcome]:
+        """Return the outcomes of the events that were published here."""
+        records = self.read(DELIVERY_OUTCOMES)
+        found = [decode_outcome(each.value) for each in records if self._is_own(each)]
+        return [each for each in found if each is not None]
+
+    def _is_own(self, record: LogRecord) -> bool:
+        return record.headers["origin"] == self.name
+
     def is_settled(self) -> bool:
         """Report whether the live path has processed the whole log."""
         groups = ((matcher.GROUP, EVENTS), (deliverer.GROUP, DELIVERY_LOG))
@@ -141,7 +154,7 @@ class DataCentre:
         return scrape(self._live.metrics_port)[name]
 
     def _service(self, command: str, *options: str) -> ServerProcess:
-        settings = SETTINGS | {
+        settings = self._settings | {
             "database": self._database_url,
             "bootstrap_servers": self.broker.bootstrap_servers,
             "origin": self.name,
@@ -178,12 +191,13 @@ class Mirror(MirrorProcess):
 class TwoDataCentres:
     """Data centres `a` and `b`, their webhooks, and mirrors both ways. A context manager."""
 
-    def __init__(self, folder: Path, database_url: str) -> None:
+    def __init__(self, folder: Path, database_url: str, **settings: object) -> None:
         self._folder = folder
         self._database_url = database_url
         self._stack = ExitStack()
         self.a, self.b = (
-            self._stack.enter_context(DataCentre(name, folder, database_url)) for name in "ab"
+            self._stack.enter_context(DataCentre(name, folder, database_url, settings))
+            for name in "ab"
         )
 
     def __enter__(self) -> Self:
@@ -197,7 +211,9 @@ class TwoDataCentres:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def webhook(self, receiver: ReceiverThread, *event_types: str) -> str:
+    def webhook(
+        self, receiver: ReceiverThread, *event_types: str, auto_recovery: bool = False
+    ) -> str:
         """Register a webhook with a rule, wait until both live paths know it, and return its id."""
         receiver.expect(secret := new_secret())
         rules = [each.live_metric("rewind_live_rules") for each in (self.a, self.b)]
@@ -205,8 +221,7 @@ class TwoDataCentres:
             "url": receiver.url,
             "secret": secret,
             "eventTypes": event_types,
-            # Replays are requested.
-            "autoRecovery": False,
+            "autoRecovery": auto_recovery,
         }
         answer = self.a.api.post("/webhooks", json=asked)
         assert answer.json()["status"] == "ENABLED", answer.text

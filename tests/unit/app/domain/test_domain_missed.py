@@ -40,18 +40,18 @@ def replay(
 
 
 def is_replayed(*replays: PastReplay) -> bool:
-    (hour,) = missed_hours([HOUR], replays)
+    (hour,) = missed_hours([("here", HOUR)], replays)
     return hour.is_replayed
 
 
 def test_an_hour_without_a_replay_is_not_replayed() -> None:
-    assert missed_hours([HOUR], []) == (MissedHour(START_MS, 1, 2, 0, False),)
-    assert (HOUR.missed, missed_hours([HOUR], [])[0].missed) == (3, 3)
-    assert missed_hours([HOUR], [])[0].end_ms == START_MS + HOUR_MS
+    assert missed_hours([("here", HOUR)], []) == (MissedHour(START_MS, 1, 2, 0, False),)
+    assert (HOUR.missed, missed_hours([("here", HOUR)], [])[0].missed) == (3, 3)
+    assert missed_hours([("here", HOUR)], [])[0].end_ms == START_MS + HOUR_MS
 
 
 def test_hours_without_missed_events_are_omitted() -> None:
-    assert missed_hours([DeliveryTally(START_MS, delivered=7)], [replay()]) == ()
+    assert missed_hours([("here", DeliveryTally(START_MS, delivered=7))], [replay()]) == ()
 
 
 def test_a_replay_of_the_hour_covers_it() -> None:
@@ -61,8 +61,8 @@ def test_a_replay_of_the_hour_covers_it() -> None:
 def test_a_replay_from_the_first_missed_event_covers_the_hour() -> None:
     first_ms = START_MS + HOUR_MS // 4
     hour = replace(HOUR, missed_from_ms=first_ms)
-    assert missed_hours([hour], [replay(from_ms=first_ms)])[0].is_replayed
-    assert not missed_hours([hour], [replay(from_ms=first_ms + 1)])[0].is_replayed
+    assert missed_hours([("here", hour)], [replay(from_ms=first_ms)])[0].is_replayed
+    assert not missed_hours([("here", hour)], [replay(from_ms=first_ms + 1)])[0].is_replayed
     # Where the first one is unknown, the whole hour counts.
     assert not is_replayed(replay(from_ms=first_ms))
 
@@ -104,3 +104,12 @@ def test_a_replay_and_the_retries_of_its_failures_cover_the_hour(links: int) -> 
     assert not is_replayed(*chain[:-1])
     # What it retried is not known any more.
     assert not is_replayed(*chain[1:])
+
+
+def test_a_recovery_covers_the_events_of_its_data_centre_alone() -> None:
+    hours = [("a", HOUR), ("b", replace(HOUR, failed=3))]
+    recoveries = [replace(replay(), origin=name) for name in "ab"]
+    assert missed_hours(hours, recoveries) == (MissedHour(START_MS, 4, 4, 0, True),)
+    for each in recoveries:
+        assert missed_hours(hours, [each]) == (MissedHour(START_MS, 4, 4, 0, False),)
+    assert missed_hours(hours, [replay()])[0].is_replayed
