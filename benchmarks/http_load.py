@@ -1,5 +1,6 @@
 """An HTTP load generator with little CPU cost: encoded requests on persistent connections."""
 
+import math
 import socket
 import time
 from collections.abc import Sequence
@@ -54,29 +55,60 @@ def encode(
 
 def send_repeatedly(url: str, request: HttpRequest, connections: int, seconds: float) -> Load:
     """Send the same request repeatedly, one at a time on each connection."""
-    place = urlsplit(url)
-    assert place.hostname is not None
-    assert place.port is not None
-    address = (place.hostname, place.port)
     deadline_s = time.perf_counter() + seconds
     start_s = time.perf_counter()
     with ThreadPoolExecutor(connections) as threads:
-        tasks = [
-            threads.submit(_send_until, address, request, deadline_s) for _ in range(connections)
-        ]
+        tasks = [threads.submit(_send_until, url, request, deadline_s) for _ in range(connections)]
         responses = sum(task.result() for task in tasks)
     return Load(responses, time.perf_counter() - start_s)
 
 
-def _send_until(address: tuple[str, int], request: HttpRequest, deadline_s: float) -> int:
-    wanted, responses = f"HTTP/1.1 {request.status} ".encode(), 0
-    with closing(socket.create_connection(address)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def send_all(
+    url: str, requests: Sequence[HttpRequest], connections: int, rate: float = math.inf
+) -> list[float]:
+    """Send each request once, at most `rate` per second, one at a time on each connection.
+
+    Returns when each was sent, in seconds of the monotonic clock. A request that has no free
+    connection when it is due is sent later.
+    """
+    start_s = time.monotonic()
+    numbers = iter(range(len(requests)))
+    sent_s = [0.0] * len(requests)
+
+    def send_next(_: int) -> None:
+        with closing(_connect(url)) as connection:
+            # `next` of one iterator gives each number to one thread.
+            for number in numbers:
+                time.sleep(max(0.0, start_s + number / rate - time.monotonic()))
+                sent_s[number] = time.monotonic()
+                _exchange(connection, requests[number])
+
+    with ThreadPoolExecutor(connections) as threads:
+        list(threads.map(send_next, range(connections)))
+    return sent_s
+
+
+def _connect(url: str) -> socket.socket:
+    place = urlsplit(url)
+    assert place.hostname is not None
+    assert place.port is not None
+    connection = socket.create_connection((place.hostname, place.port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _exchange(connection: socket.socket, request: HttpRequest) -> None:
+    connection.sendall(request.frame)
+    response = _read_response(connection)
+    assert response.startswith(f"HTTP/1.1 {request.status} ".encode()), response
+
+
+def _send_until(url: str, request: HttpRequest, deadline_s: float) -> int:
+    responses = 0
+    with closing(_connect(url)) as connection:
         # At least once, even if the thread starts late.
         while not responses or time.perf_counter() < deadline_s:
-            connection.sendall(request.frame)
-            response = _read_response(connection)
-            assert response.startswith(wanted), response
+            _exchange(connection, request)
             responses += 1
     return responses
 

@@ -1,1 +1,1 @@
-"""The comparison with other brokers: `python -m benchmarks.peers`."""
+"""The comparison with other brokers and webhook systems: `python -m benchmarks.peers`."""

@@ -2,12 +2,13 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from benchmarks.http_load import encode, send_repeatedly
+from benchmarks.http_load import encode, send_all, send_repeatedly
 
 RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -60,3 +61,17 @@ def test_a_request_has_its_key_and_its_body() -> None:
         b"content-type: a/b\r\ncontent-length: 2\r\n\r\n{}"
     )
     assert encode("GET", "/x", status=200).frame == b"GET /x HTTP/1.1\r\nhost: bench\r\n\r\n"
+
+
+def test_each_request_is_sent_once_and_not_before_it_is_due() -> None:
+    requests = [encode("GET", f"/{number}", status=200) for number in range(7)]
+    with server([RESPONSE]) as url:
+        start_s = time.monotonic()
+        sent_s = send_all(url, requests, 3, rate=100.0)
+    assert all(at_s >= start_s + number / 100 for number, at_s in enumerate(sent_s))
+
+
+def test_a_request_with_another_status_ends_the_sending() -> None:
+    requests = [encode("GET", "/", status=202)]
+    with server([RESPONSE]) as url, pytest.raises(AssertionError, match="200 OK"):
+        send_all(url, requests, 2)

@@ -1,0 +1,1 @@
+"""Measures a running webhook system: live deliveries, and how it brings what was missed."""

@@ -1,0 +1,245 @@
+"""The HTTP APIs of webhook systems, as far as the driver needs them: subscribe, publish, bring.
+
+Each system is asked to bring what a receiver missed by its own feature for that: a replay of
+Rewind, `recover` of Svix, the batch retry of Convoy. Outpost retries one event per request.
+
+Source: the OpenAPI descriptions of Rewind, Svix, Convoy and Outpost.
+"""
+
+import datetime as dt
+import json
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from benchmarks import http_load
+from benchmarks.http_load import HttpRequest
+from benchmarks.peers.webhooks.marked_receiver import mark
+
+EVENT_BYTES: Final = 220
+EVENT_TYPE: Final = "bench.event"
+TENANT: Final = "bench"
+REQUEST_S: Final = 60.0
+PAGE: Final = 100
+"""Failed attempts of Outpost in one page."""
+
+RETRY_CONNECTIONS: Final = 16
+
+
+def payload(number: int) -> dict[str, str]:
+    """Return a payload that JSON without spaces encodes in `EVENT_BYTES`."""
+    head = {"id": mark(number), "data": ""}
+    empty = len(json.dumps(head, separators=(",", ":")))
+    return head | {"data": "x" * (EVENT_BYTES - empty)}
+
+
+class WebhookSystem(ABC):
+    """A running system with one receiver; `url` is the address of its API."""
+
+    name: str
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._client = httpx.Client(
+            headers={"authorization": f"Bearer {token}"}, timeout=REQUEST_S, trust_env=False
+        )
+
+    @abstractmethod
+    def subscribe(self, receiver_url: str) -> None:
+        """Create what delivers every event to the receiver."""
+
+    @abstractmethod
+    def publish_request(self, number: int) -> HttpRequest:
+        """Return the request that publishes one event."""
+
+    @abstractmethod
+    def bring_missed(self, since: dt.datetime) -> None:
+        """Ask the system to send what failed since then."""
+
+    def _encode(self, path: str, body: Mapping[str, object], status: int) -> HttpRequest:
+        place = urlsplit(self.url)
+        return http_load.encode(
+            "POST",
+            place.path + path,
+            key=self._token,
+            body=httpx.Request("POST", self.url, json=body).content,
+            media_type="application/json",
+            status=status,
+        )
+
+    def _call(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request, and return the JSON of its response.
+
+        Raises:
+            HTTPStatusError: the response has an error status.
+        """
+        response = self._client.request(method, self.url + path, **arguments)
+        response.raise_for_status()
+        found: dict[str, Any] = response.json() if response.content else {}
+        return found
+
+
+class Rewind(WebhookSystem):
+    """Rewind with an operator's key: a replay of the window."""
+
+    name = "Rewind"
+
+    def subscribe(self, receiver_url: str) -> None:
+        """Register a webhook without automatic recovery, which would answer before we ask."""
+        created = self._call(
+            "POST",
+            "/webhooks",
+            json={"url": receiver_url, "eventTypes": [EVENT_TYPE], "autoRecovery": False},
+        )
+        assert created["status"] == "ENABLED", created
+        self._webhook_id = created["id"]
+
+    def publish_request(self, number: int) -> HttpRequest:
+        """Return a `POST /events` with one event."""
+        # The id is not the mark: a delivery has both, and each mark counts as an arrival.
+        body = {"id": uuid.uuid4().hex, "type": EVENT_TYPE, "data": payload(number)}
+        return self._encode("/events", body, 202)
+
+    def bring_missed(self, since: dt.datetime) -> None:
+        """Create a replay of all events since then, one in a POST."""
+        self._call(
+            "POST",
+            "/replays",
+            json={
+                "webhookId": self._webhook_id,
+                "from": since.isoformat(),
+                "to": dt.datetime.now(dt.UTC).isoformat(),
+                "maxEventsPerSecond": 1_000_000,
+            },
+        )
+
+
+class Svix(WebhookSystem):
+    """Svix with a token of the server: `recover` of the endpoint."""
+
+    name = "Svix"
+
+    def subscribe(self, receiver_url: str) -> None:
+        """Create an application with one endpoint."""
+        self._application = self._call("POST", "/api/v1/app", json={"name": TENANT})["id"]
+        path = f"/api/v1/app/{self._application}/endpoint"
+        self._endpoint = self._call("POST", path, json={"url": receiver_url})["id"]
+
+    def publish_request(self, number: int) -> HttpRequest:
+        """Return the request that creates a message."""
+        body = {"eventType": EVENT_TYPE, "payload": payload(number)}
+        return self._encode(f"/api/v1/app/{self._application}/msg", body, 202)
+
+    def bring_missed(self, since: dt.datetime) -> None:
+        """Recover the endpoint."""
+        path = f"/api/v1/app/{self._application}/endpoint/{self._endpoint}/recover"
+        self._call("POST", path, json={"since": since.isoformat()})
+
+
+class Convoy(WebhookSystem):
+    """Convoy with a key of a project: the batch retry of failed deliveries."""
+
+    name = "Convoy"
+
+    def __init__(self, url: str, token: str, project: str) -> None:
+        super().__init__(url, token)
+        self._path = f"/api/v1/projects/{project}"
+
+    def subscribe(self, receiver_url: str) -> None:
+        """Create an endpoint, and a subscription to all event types."""
+        endpoint = self._call(
+            "POST", f"{self._path}/endpoints", json={"name": TENANT, "url": receiver_url}
+        )
+        self._endpoint = endpoint["data"]["uid"]
+        self._call(
+            "POST",
+            f"{self._path}/subscriptions",
+            json={
+                "name": TENANT,
+                "endpoint_id": self._endpoint,
+                "filter_config": {"event_types": ["*"]},
+            },
+        )
+
+    def publish_request(self, number: int) -> HttpRequest:
+        """Return the request that creates an event of the endpoint."""
+        body = {
+            "endpoint_id": self._endpoint,
+            "event_type": EVENT_TYPE,
+            "data": payload(number),
+        }
+        return self._encode(f"{self._path}/events", body, 201)
+
+    def bring_missed(self, since: dt.datetime) -> None:
+        """Retry all failed deliveries of the endpoint since then."""
+        self._call(
+            "POST",
+            f"{self._path}/eventdeliveries/batchretry",
+            params={
+                "endpointId": self._endpoint,
+                "status": "Failure",
+                "startDate": since.strftime("%Y-%m-%dT%H:%M:%S"),
+            },
+        )
+
+
+class Outpost(WebhookSystem):
+    """Outpost with its admin key: a retry for each failed attempt, page by page."""
+
+    name = "Outpost"
+
+    def subscribe(self, receiver_url: str) -> None:
+        """Create a tenant with a webhook for all topics."""
+        self._call("PUT", f"/api/v1/tenants/{TENANT}")
+        created = self._call(
+            "POST",
+            f"/api/v1/tenants/{TENANT}/destinations",
+            json={"type": "webhook", "topics": ["*"], "config": {"url": receiver_url}},
+        )
+        self._destination = created["id"]
+
+    def publish_request(self, number: int) -> HttpRequest:
+        """Return the request that publishes an event, without automatic retries."""
+        body = {
+            "tenant_id": TENANT,
+            "topic": EVENT_TYPE,
+            "eligible_for_retry": False,
+            "data": payload(number),
+        }
+        return self._encode("/api/v1/publish", body, 202)
+
+    def bring_missed(self, since: dt.datetime) -> None:
+        """Retry the event of each failed attempt since then."""
+        for page in self._failed_pages(since):
+            requests = [self._retry_request(event_id) for event_id in page]
+            http_load.send_all(self.url, requests, RETRY_CONNECTIONS)
+
+    def _retry_request(self, event_id: str) -> HttpRequest:
+        body = {"event_id": event_id, "destination_id": self._destination}
+        return self._encode("/api/v1/retry", body, 202)
+
+    def _failed_pages(self, since: dt.datetime) -> Iterator[list[str]]:
+        arguments = {
+            "tenant_id": TENANT,
+            "status": "failed",
+            "limit": str(PAGE),
+            "time[gte]": since.isoformat(),
+        }
+        while True:
+            page = self._call("GET", "/api/v1/attempts", params=arguments)
+            yield [_event_id(attempt) for attempt in page["models"]]
+            following = page.get("pagination", {}).get("next")
+            if not following:
+                return
+            arguments = arguments | {"next": following}
+
+
+def _event_id(attempt: Mapping[str, Any]) -> str:
+    """Return the event of an attempt, which newer versions name and older ones include."""
+    found: str = attempt.get("event_id") or attempt["event"]
+    return found
