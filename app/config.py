@@ -115,8 +115,8 @@ class Settings(BaseModel):
     """How many replays that wait most of their time one worker runs besides."""
     running_replays_per_account: Count = 16
     """How many replays of one account all workers together run at a time."""
-    max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 16
-    """Requests in flight to one webhook; with 1, events arrive in order."""
+    max_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 512
+    """The most requests of a replay in flight; with 1, events arrive in order."""
     dedupe_entries: Annotated[int, Field(ge=1, le=100_000_000)] = 500_000
     """Hashes that a running replay keeps, or half as many; each needs about 17 bytes."""
 
@@ -143,7 +143,8 @@ class Settings(BaseModel):
 
     live_delays_s: Annotated[str, AfterValidator(check_delays)] = "0,3,27,242"
     """Delays of the attempts of a live delivery, each from the previous attempt."""
-    live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 8
+    live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 128
+    """The most requests of the live path to one webhook in flight."""
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """The length of a webhook's delivery queue; further events are skipped."""
     live_metrics_port: Port = 0

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from app.domain.concurrency import USEFUL_MIN
 from app.domain.model import Webhook
 from app.domain.rules import DEFAULT_RULE, Rule
 from app.log.topics import EVENTS
@@ -76,7 +77,7 @@ def _bench(folder: Path) -> Iterator[Bench]:
         )
         for webhook, kind in zip(webhooks, KINDS, strict=True):
             _add_rule(stage, webhook, kind)
-        in_flight = WEBHOOKS * settings.live_in_flight
+        in_flight = WEBHOOKS * USEFUL_MIN
         task = Task(servers, BARE_EVENTS, settings.partitions, f"{receiver.url}/bare", in_flight)
         with stage.process("live") as live, bare_live(task):
             yield Bench(stage, live, receiver, EventSource(servers))

@@ -62,7 +62,7 @@ def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
     bootstrap_servers="HOST:PORT of brokers, separated by commas.",
     origin="Name of this data centre, whose replays it runs. Default: local.",
     jobs_per_worker="Maximum of concurrent replays.",
-    max_in_flight="Maximum of concurrent requests per webhook; 1 preserves order.",
+    max_in_flight="Maximum of concurrent requests of a replay; 1 preserves order.",
 )
 @stop_on_stdin_close_option
 def worker(stop_on_stdin_close: bool, **overrides: str | None) -> None:

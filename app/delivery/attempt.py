@@ -1,11 +1,13 @@
 """Delivery attempts: prepare a signed request, send it once, record its outcome."""
 
+import resource
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from app.domain.delivery import AttemptOutcome, Unreachable
+from app.domain.concurrency import ConcurrencyLimit, is_overload
+from app.domain.delivery import AttemptOutcome, Delivered, Rejected, Unreachable
 from app.domain.receivers import Receiver
 from app.log.event import LoggedEvent
 from app.webhooks.endpoint_request import endpoint_request, note_outcome
@@ -14,6 +16,10 @@ from app.webhooks.pool import MayStart, always
 from app.webhooks.request import webhook_headers
 from app.webhooks.sender import WebhookSender
 from app.webhooks.token_cache import TokenUnavailable
+
+CROWDED_FROM: Final = 4_096
+"""Requests in flight of one process, or half of its open files if they are fewer: each has a socket
+and some tens of kilobytes."""
 
 
 class WebhookMessage(NamedTuple):
@@ -43,6 +49,13 @@ class AttemptSender:
     def __init__(self, sender: WebhookSender, metrics: DeliveryMetrics) -> None:
         self._sender = sender
         self._metrics = metrics
+        self._in_flight = 0
+        open_files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._crowded_from = min(CROWDED_FROM, open_files_max // 2)
+
+    def is_crowded(self) -> bool:
+        """Whether the process has so many requests in flight that few are added."""
+        return self._in_flight >= self._crowded_from
 
     async def send(
         self,
@@ -77,13 +90,17 @@ class AttemptSender:
             extra=extra,
         )
         started_s = time.monotonic()
-        outcome = await self._sender.send(
-            url or webhook.url,
-            headers,
-            message.body,
-            may_start=may_start,
-            timeout_s=timeout_s,
-        )
+        self._in_flight += 1
+        try:
+            outcome = await self._sender.send(
+                url or webhook.url,
+                headers,
+                message.body,
+                may_start=may_start,
+                timeout_s=timeout_s,
+            )
+        finally:
+            self._in_flight -= 1
         if webhook.options is not None:
             note_outcome(self._sender.tokens, webhook.options, outcome)
         return self._counted(outcome, started_s, message)
@@ -94,6 +111,16 @@ class AttemptSender:
         ended_s = time.monotonic()
         self._metrics.count(outcome, ended_s - started_s, len(message.body))
         return Attempt(outcome, started_s, ended_s)
+
+
+def record_attempt(limit: ConcurrencyLimit, attempt: Attempt, in_flight: int) -> None:
+    """Record an attempt of an endpoint that had `in_flight` requests, in its limit."""
+    outcome = attempt.outcome
+    if type(outcome) is Delivered:
+        limit.record_response(attempt.started_s, attempt.ended_s, in_flight)
+    elif isinstance(outcome, Rejected | Unreachable) and is_overload(outcome):
+        is_answered = isinstance(outcome, Rejected)
+        limit.record_overload(attempt.started_s, attempt.ended_s, is_answered=is_answered)
 
 
 def event_message(event: LoggedEvent) -> WebhookMessage:

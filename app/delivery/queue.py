@@ -66,6 +66,11 @@ class DeliveryQueue(Generic[D]):
         """The number of deliveries that are ready to be sent."""
         return len(self._ready)
 
+    @property
+    def senders_count(self) -> int:
+        """The number of sender tasks, which have a request in flight or wait to send one."""
+        return len(self._senders)
+
     def add(self, delivery: D, *, is_ready: bool = True) -> None:
         """Add a delivery behind the others; `requeue` makes it ready if it is not."""
         self._deliveries.add(delivery)

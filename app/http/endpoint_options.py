@@ -153,8 +153,8 @@ class EndpointMembers(BaseModel):
         strict=True,
         ge=1,
         le=IN_FLIGHT_MAX,
-        description="Concurrent requests of live delivery, at most the operator's setting, which "
-        "is the default.",
+        description="The most concurrent requests of live delivery, up to the operator's setting, "
+        "which is the default.",
     )
 
     retry_schedule: list[Annotated[int, Field(strict=True, ge=1, le=PAUSE_S_MAX)]] | None = Field(

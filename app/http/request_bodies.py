@@ -153,7 +153,7 @@ class ReplayRequest(RequestBody):
         strict=True,
         ge=1,
         le=IN_FLIGHT_MAX,
-        description="Concurrent requests; with 1 the events arrive in strict order. "
+        description="The most concurrent requests; with 1 the events arrive in strict order. "
         "null: the worker's setting.",
     )
     batch_size: int = Field(

@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from app.delivery.attempt import Attempt, record_attempt
+from app.domain.concurrency import ConcurrencyLimit
 from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.rates import RateLimiter
 
@@ -11,11 +13,23 @@ from app.domain.rates import RateLimiter
 class LiveLimits:
     """The limits of one webhook. Setting `options` applies them. For one event loop.
 
-    `start_sender` is called when a delivery may start that had to wait.
+    `limit_in_flight` is called when the number of requests that may be in flight changes, and
+    `start_sender` when a delivery may start that had to wait. `is_crowded` says whether the process
+    has too many requests in flight.
     """
 
-    def __init__(self, in_flight_setting: int, start_sender: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        in_flight_setting: int,
+        limit_in_flight: Callable[[int], None],
+        start_sender: Callable[[], None],
+        is_crowded: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._in_flight_setting = in_flight_setting
+        self._limit_in_flight = limit_in_flight
+        self._concurrency = ConcurrencyLimit(in_flight_setting, is_crowded)
+        self._in_flight = self._concurrency.limit
+        limit_in_flight(self._in_flight)
         self._start_sender = start_sender
         self._options: EndpointOptions | None = None
         self._per_second: int | None = None
@@ -36,6 +50,19 @@ class LiveLimits:
             self._rate_limiter = None
             if per_second is not None:
                 self._rate_limiter = RateLimiter(per_second, time.monotonic())
+        self._concurrency.change_max(self.in_flight_max)
+        self._apply_concurrency()
+
+    def record_attempt(self, attempt: Attempt, in_flight: int) -> None:
+        """Record an attempt of the webhook, which had `in_flight` requests."""
+        record_attempt(self._concurrency, attempt, in_flight)
+        self._apply_concurrency()
+
+    def _apply_concurrency(self) -> None:
+        limit = self._concurrency.limit
+        if limit != self._in_flight:
+            self._in_flight = limit
+            self._limit_in_flight(limit)
 
     @property
     def in_flight_max(self) -> int:

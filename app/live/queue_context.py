@@ -1,5 +1,6 @@
 """What the queues of all webhooks of a live process share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -11,6 +12,7 @@ from app.domain.model import Webhook
 from app.domain.retry import FixedDelays, exceeds_schedule
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
+from app.live.limits import LiveLimits
 from app.live.metrics import LiveMetrics
 from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
@@ -77,6 +79,14 @@ class QueueContext:
     is_stopping: bool = False
     retrying: set[RetryingQueue] = field(default_factory=set)
     """Queues in which some event has failed at least once."""
+
+    def new_limits(
+        self, queue: DeliveryQueue[LiveDelivery], start_sender: Callable[[], None]
+    ) -> LiveLimits:
+        """The limits of the webhook of a queue."""
+        return LiveLimits(
+            self.in_flight_max, queue.limit_in_flight, start_sender, self.attempts.is_crowded
+        )
 
     def delays_of(self, webhook: Webhook) -> FixedDelays:
         """The delays before the attempts of an event for a webhook.

@@ -27,7 +27,6 @@ from app.domain.retry import (
     retry_after_s,
 )
 from app.live.delivery import DeliveryPartition, LiveDelivery, backlog_of
-from app.live.limits import LiveLimits
 from app.live.partition_pause import PartitionPause
 from app.live.queue_context import QueueContext
 from app.live.webhook_order import WebhookOrder
@@ -43,9 +42,7 @@ class WebhookQueue:
     def __init__(self, webhook_id: str, context: QueueContext) -> None:
         self.webhook_id = webhook_id
         self._context = context
-        self._queue = DeliveryQueue[LiveDelivery](
-            self._send, context.in_flight_max, context.start_task, self._may_send
-        )
+        self._queue = DeliveryQueue[LiveDelivery](self._send, 1, context.start_task, self._may_send)
         self._pause = PartitionPause(webhook_id, context, self._leave_excess)
         self._retry_after_s = 0.0
         """The end of the wait that a Retry-After header requested, as `time.monotonic` counts."""
@@ -65,7 +62,7 @@ class WebhookQueue:
         self._last_failure: Rejected | Unreachable | None = None
         self._failed_ms = 0
         self._is_disabling = False
-        self._limits = LiveLimits(context.in_flight_max, self._start_sender)
+        self._limits = context.new_limits(self._queue, self._start_sender)
         self._outages = OutageReporter(
             context.status_writer,
             disable_after_failures=context.disable_after_failures,
@@ -262,11 +259,9 @@ class WebhookQueue:
                 asyncio.get_running_loop().call_later(wait_s, self._restart_senders)
                 return False
             if (webhook := self._enabled_webhook()) is not None:
-                limits = self._limits
-                if webhook.options is not limits.options:
-                    limits.options = webhook.options
-                    self._queue.limit_in_flight(limits.in_flight_max)
-                return limits.may_start(now_s, self._queue.ready_count)
+                if webhook.options is not self._limits.options:
+                    self._limits.options = webhook.options
+                return self._limits.may_start(now_s, self._queue.ready_count)
             await self._settle_if_disabled()
         return False
 
@@ -309,6 +304,7 @@ class WebhookQueue:
         partition.in_flight -= 1
         delivery.is_in_flight = False
         delivery.took_ms = 1_000 * attempt.duration_s
+        self._limits.record_attempt(attempt, self._queue.senders_count)
         if delivery in self._queue:
             self._record_attempt(delivery, webhook, attempt)
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from app.delivery.batch import BatchBuilder
+from app.domain.concurrency import ConcurrencyLimit
 from app.domain.dedupe import SeenHashes
 from app.domain.hours import HOUR_MS
 from app.domain.model import Claim, OffsetRange
@@ -115,8 +116,7 @@ class ReplayDelivery:
             self._queue = ReplayQueue(
                 self._ledger,
                 self._sender.deliver,
-                in_flight_max=self._options.max_in_flight
-                or self._dependencies.settings.max_in_flight,
+                in_flight_max=self._sender.concurrency.limit,
                 batch_events_max=self._batch_events_max,
                 start_task=group.create_task,
                 request_checkpoint=self._checkpoints.request,
@@ -211,6 +211,10 @@ class ReplayDelivery:
             rate_limiter=RateLimiter(self._options.max_events_per_second, time.monotonic()),
             refused=self.stop,
             activity=self._activity,
+            concurrency=ConcurrencyLimit(
+                self._options.max_in_flight or settings.max_in_flight,
+                self._dependencies.attempts.is_crowded,
+            ),
             may_postpone=self._may_postpone,
             is_ordered=self._is_ordered,
             is_batched=self._options.batch_size > 1,

@@ -49,13 +49,25 @@ class ReplayQueue:
     ) -> None:
         self._ledger = ledger
         self._request_checkpoint = request_checkpoint
-        self._events_max = max(EVENTS_MAX, BATCHES_PER_SENDER * in_flight_max * batch_events_max)
+        self._batch_events_max = batch_events_max
+        self._in_flight_max = in_flight_max
+        self._events_max = self._events_max_of(in_flight_max)
         self._has_changed = asyncio.Event()
         self.waiting_events = 0
         """Events that are added and not settled."""
         self.deliveries = DeliveryQueue[QueuedBatch](
             lambda queued: deliver(self, queued), in_flight_max, start_task
         )
+
+    def limit_in_flight(self, in_flight_max: int) -> None:
+        """Change the number of sender tasks."""
+        if in_flight_max != self._in_flight_max:
+            self._in_flight_max = in_flight_max
+            self._events_max = self._events_max_of(in_flight_max)
+            self.deliveries.limit_in_flight(in_flight_max)
+
+    def _events_max_of(self, in_flight_max: int) -> int:
+        return max(EVENTS_MAX, BATCHES_PER_SENDER * in_flight_max * self._batch_events_max)
 
     async def add_batches(self, completed: CompletedBatches) -> None:
         """Add batches to the ledger and the queue; return when there was room for all of them."""

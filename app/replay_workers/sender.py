@@ -15,7 +15,9 @@ from app.delivery.attempt import (
     WebhookMessage,
     batch_message,
     event_message,
+    record_attempt,
 )
+from app.domain.concurrency import ConcurrencyLimit
 from app.domain.delivery import Delivered, NotSent, Rejected, Unreachable
 from app.domain.endpoint_health import (
     CONSECUTIVE_FAILED_EVENTS_MAX,
@@ -109,6 +111,7 @@ class ReplaySender:
     rate_limiter: RateLimiter
     refused: Callable[[Exception], None]
     activity: ReplayActivity
+    concurrency: ConcurrencyLimit
     may_postpone: MayPostpone = never_postpones
     is_ordered: bool = False
     is_batched: bool = False
@@ -120,6 +123,8 @@ class ReplaySender:
     _probe_s: float | None = field(init=False, default=None)
     _probe_ms: int | None = field(init=False, default=None)
     _is_stopping: bool = field(init=False, default=False)
+    _waiting: int = field(init=False, default=0)
+    """Requests that wait for a retry."""
     _probe_turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     """Held by the task that probes a failing endpoint."""
 
@@ -142,7 +147,8 @@ class ReplaySender:
         check_outage = partial(self._check_outage, queue, queued)
         try:
             while parts:
-                if refusal := await self._deliver_part(parts, delivered, failures, check_outage):
+                refusal = await self._deliver_part(queue, parts, delivered, failures, check_outage)
+                if refusal:
                     queue.settle(queued, delivered, failures)
                     self.refused(refusal)
                     return
@@ -155,9 +161,11 @@ class ReplaySender:
             self.refused(reason)
             return
         queue.settle(queued, delivered, failures)
+        self._limit_in_flight(queue)
 
     async def _deliver_part(
         self,
+        queue: ReplayQueue,
         parts: deque[list[LoggedEvent]],
         delivered: dict[int, int],
         failures: list[Failure],
@@ -171,7 +179,7 @@ class ReplaySender:
         if len(events) > self.events_max:
             parts.extendleft(reversed(_halves(events)))
             return None
-        result = await self._attempt_until_final(events)
+        result = await self._attempt_until_final(events, queue)
         if isinstance(result, Delivered):
             delivered[result.status] = delivered.get(result.status, 0) + len(events)
             return None
@@ -208,16 +216,18 @@ class ReplaySender:
         if queued.deferrals < DEFERRALS_MAX:
             raise _Stopped if self._is_stopping else _Deferred
 
-    async def _attempt_until_final(self, events: Sequence[LoggedEvent]) -> Delivered | GivenUp:
+    async def _attempt_until_final(
+        self, events: Sequence[LoggedEvent], queue: ReplayQueue
+    ) -> Delivered | GivenUp:
         """Send events in one request until they are delivered or given up."""
         message = batch_message(events) if self.is_batched else event_message(events[0])
         try:
-            return await self._attempt_repeatedly(message, events)
+            return await self._attempt_repeatedly(message, events, queue)
         finally:
             self.failures.record_end(events[0].offset)
 
     async def _attempt_repeatedly(
-        self, message: WebhookMessage, events: Sequence[LoggedEvent]
+        self, message: WebhookMessage, events: Sequence[LoggedEvent], queue: ReplayQueue
     ) -> Delivered | GivenUp:
         attempts = 0
         while True:
@@ -236,7 +246,19 @@ class ReplaySender:
                 self._record_failure(events[0].offset, outcome, wait_s)
             if self._is_stopping:
                 raise _Stopped
+            await self._wait_for_retry(wait_s, queue)
+
+    async def _wait_for_retry(self, wait_s: float, queue: ReplayQueue) -> None:
+        """Wait while another request is in flight instead: a few bad events stop no others."""
+        self._waiting += 1
+        self._limit_in_flight(queue)
+        try:
             await asyncio.sleep(wait_s)
+        finally:
+            self._waiting -= 1
+
+    def _limit_in_flight(self, queue: ReplayQueue) -> None:
+        queue.limit_in_flight(self.concurrency.limit_beside(self._waiting))
 
     def receiver_failure(self, waiting_events: int) -> ReceiverFailure | None:
         """The failed attempts while requests wait for another one; None otherwise."""
@@ -289,8 +311,10 @@ class ReplaySender:
                 may_start=self._may_start,
             )
         finally:
+            in_flight = len(self.in_request)
             self.in_request.discard(task)
         outcome = attempt.outcome
+        record_attempt(self.concurrency, attempt, in_flight)
         if type(outcome) is Delivered:
             self.health.record_success()
         elif isinstance(outcome, Rejected | Unreachable):

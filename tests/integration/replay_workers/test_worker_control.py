@@ -7,6 +7,7 @@ import time
 import pytest
 from sqlalchemy import update
 
+from app.domain.endpoint_health import CONSECUTIVE_FAILURES_MIN
 from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.hours import HOUR_MS
 from app.domain.model import Counts, WebhookStatus, Window
@@ -86,7 +87,9 @@ def test_a_cancellation_takes_effect_while_the_receiver_is_down(
         replay = bench.replay(webhook)
         bench.receiver.answer(503)
         async with bench.worker():
-            await until_async(lambda: len(bench.received) == 10, "every sender task waits")
+            await until_async(
+                lambda: len(bench.received) >= CONSECUTIVE_FAILURES_MIN, "every sender task waits"
+            )
             getattr(bench.store, change)(replay.id)
             await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
 

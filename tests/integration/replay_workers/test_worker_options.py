@@ -4,11 +4,13 @@ import asyncio
 import json
 import logging
 import time
+from bisect import bisect_left
 from dataclasses import replace
 from hashlib import sha256
 
 import pytest
 
+from app.domain.concurrency import START
 from app.domain.dedupe import lasting_digest
 from app.domain.delivery import LiveOutcome
 from app.domain.model import Counts, NewReplay, Webhook, Window
@@ -414,7 +416,7 @@ def test_retries_keep_the_pace_as_well(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
-def test_a_replay_has_as_many_requests_in_flight_as_it_asks_for(
+def test_a_replay_whose_first_requests_hang_starts_no_more_and_can_be_cancelled(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "app.replay_workers")
@@ -425,10 +427,43 @@ def test_a_replay_has_as_many_requests_in_flight_as_it_asks_for(
         replay = bench.replay(webhook, max_in_flight=100)
         bench.receiver.answer(204, delay_s=3_600)
         async with bench.worker():
-            await until_async(lambda: len(bench.received) == 100, "a hundred wait for their answer")
+            await until_async(lambda: len(bench.received) == START, "requests wait for an answer")
             bench.store.cancel_replay(replay.id)
             await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
-        assert len(bench.received) == 100
+        assert len(bench.received) == START
+
+    asyncio.run(scenario())
+
+
+def test_events_that_wait_for_a_retry_stop_no_others(bench: Bench) -> None:
+    async def scenario() -> None:
+        bench.change(retry_base_s=3_600.0, retry_cap_s=3_600.0)
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 200))
+        replay = bench.replay(webhook, max_in_flight=100)
+        # More than are in flight at first, but not enough in a row for an outage.
+        bench.receiver.judge = lambda body: 500 if json.loads(body)["n"] % 4 == 3 else 204
+        async with bench.worker():
+            await until_async(lambda: len(bench.taken) == 150, "all others are accepted")
+            bench.store.cancel_replay(replay.id)
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_receiver_gets_more_requests_at_a_time_up_to_the_limit(bench: Bench) -> None:
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 1_500))
+        replay = bench.replay(webhook, max_in_flight=64)
+        bench.receiver.answer(204, delay_s=0.2)
+        async with bench.worker():
+            done = await bench.finished(replay)
+        assert done.counts.delivered == 1_500
+        # A request occupies its connection for 200 ms.
+        times_ms = [each.received_ms for each in bench.received]
+        at_once = [bisect_left(times_ms, t + 199) - n for n, t in enumerate(times_ms)]
+        assert at_once[0] == START
+        assert 32 < max(at_once) <= 64
 
     asyncio.run(scenario())
 

@@ -220,7 +220,7 @@ async def test_a_stored_schedule_that_exceeds_the_setting_does_not_refuse_other_
         ({"authentication": OAUTH2 | {"clientSecret": SECRET * 200}}, "authentication.oauth2"),
         ({"timeoutSeconds": 0}, "timeoutSeconds"),
         ({"timeoutSeconds": 16}, "timeoutSeconds"),
-        ({"maxInFlight": 9}, "maxInFlight"),
+        ({"maxInFlight": 129}, "maxInFlight"),
         ({"retrySchedule": []}, "retrySchedule"),
         ({"retrySchedule": [0]}, "retrySchedule[0]"),
         ({"retrySchedule": [1.5]}, "retrySchedule[0]"),

@@ -9,6 +9,7 @@ from typing import Any
 from app.delivery.attempt import AttemptSender
 from app.delivery.batch import Batch, CompletedBatches
 from app.domain.checkpointing import DeliveryLedger
+from app.domain.concurrency import ConcurrencyLimit
 from app.domain.model import Counts, NewReplay, NewWebhook, Window
 from app.domain.rates import RateLimiter
 from app.domain.retry import RetryPolicy
@@ -71,6 +72,7 @@ async def send_events(
             rate_limiter=RateLimiter(1_000_000, 0.0),
             refused=lambda _reason: None,
             activity=ReplayActivity(0.0),
+            concurrency=ConcurrencyLimit(1),
             may_postpone=may_postpone,
         )
         queue = ReplayQueue(
