@@ -1,6 +1,8 @@
 """Creating a replay: the form, a preview with a dry run, and the start."""
 
 import secrets
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -11,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.console.audit import log_change
 from app.console.flash_messages import flash_query
+from app.console.formats import format_field_time, parse_field_time
 from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
 from app.console.rendering import render_page
 from app.console.replay_forms import (
@@ -25,14 +28,16 @@ from app.console.replay_forms import (
 from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import JOBS, NEW_REPLAY
 from app.domain.accounts import ApiKey
-from app.domain.model import NewReplay, ReplayFilter, Webhook
+from app.domain.model import NewReplay, ReplayFilter, Webhook, Window
 from app.domain.options import Source
 from app.domain.states import ACTIVE
+from app.domain.windows import MINUTE_MS, TimeUnreadable
 from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
 from app.http.problems import INVALID_REQUEST, UNAVAILABLE, Problem
 from app.http.request_bodies import ReplayRequest
 from app.http.request_log import LOGGER
+from app.log.errors import LogUnavailable, WindowNotRetained
 from app.services.errors import FieldError
 from app.services.replays import (
     ReplayEstimate,
@@ -47,6 +52,9 @@ from app.store.errors import ActiveReplayExists, NotFound
 
 WEBHOOKS_MAX: Final = 100
 """The longest list of webhooks to choose from. With more, the form has an input for the id."""
+
+FORM_MS: Final = 5 * MINUTE_MS
+"""How long before its start a prefilled window remains in the history."""
 
 _KEY_CHARACTERS_MAX: Final = 64
 
@@ -80,7 +88,13 @@ async def form_page(
         )
         typed |= replay_fields(replay)
     typed |= prefilled_fields({name: query[name] for name in FIELDS if name in query})
-    return await _render_form(request, services, viewer, typed, None)
+    available_from_ms = None
+    if "from" in query and typed["source"] == Source.LOG:
+        available_from_ms = await run_in_threadpool(_available_from_ms, services, typed)
+    if available_from_ms is not None:
+        typed["from"] = format_field_time(available_from_ms)
+    is_shortened = available_from_ms is not None
+    return await _render_form(request, services, viewer, typed, None, is_shortened=is_shortened)
 
 
 @router.post("/replays/new")
@@ -127,12 +141,35 @@ async def start(
     return RedirectResponse(f"{JOBS}/{replay.id}?{flash_query('start')}", 303)
 
 
+def _available_from_ms(services: Services, typed: Mapping[str, str]) -> int | None:
+    """The first time of a window that can still be replayed; None if all or nothing of it can.
+
+    Missed hours have links to this form: the history may end within the earliest of them, or has
+    moved on since the page with the link was loaded. Without the log, the history alone counts.
+    """
+    try:
+        window = Window(parse_field_time(typed["from"]), parse_field_time(typed["to"]))
+    except TimeUnreadable:
+        return None
+    from_ms = max(window.from_ms, now_ms() - services.settings.history_ms + FORM_MS)
+    if from_ms >= window.to_ms:
+        return None
+    with suppress(LogUnavailable):
+        try:
+            services.history.offsets_for(typed["webhookId"], Window(from_ms, window.to_ms), 0)
+        except WindowNotRetained as refusal:
+            from_ms = refusal.available_from_ms
+    return from_ms if window.from_ms < from_ms < window.to_ms else None
+
+
 async def _render_form(
     request: Request,
     services: Services,
     viewer: Viewer,
     typed: dict[str, str],
     error: Exception | None,
+    *,
+    is_shortened: bool = False,
 ) -> Response:
     rejection = None if error is None else _rejection(error)
     webhooks = await run_in_threadpool(
@@ -149,6 +186,7 @@ async def _render_form(
         webhooks=webhooks,
         last=LAST,
         history_days=services.settings.history_days,
+        is_shortened=is_shortened,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from app.config import Settings
 from app.console.formats import format_field_time, input_type, parse_field_time
@@ -15,13 +17,16 @@ from app.console.replay_forms import DEFAULTS, LAST, last_window
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.domain.options import Only, ReplayOptions
 from app.domain.windows import DAY_MS, MINUTE_MS, TimeUnreadable, format_time, parse_time
+from app.log.topics import DELIVERY_LOG
 from app.store import Store
 from app.webhooks.signing import new_secret
+from logbroker.client.partitioner import partition_for_key
 from tests.support.http.api_clients import Issued
 from tests.support.http.console_clients import ConsoleClient, enabled_webhook
 from tests.support.http.html_page import HtmlPage, text_of
 from tests.support.kafka.broker_process import BrokerProcess
-from tests.support.service.live_service import LiveScene, events
+from tests.support.processes.waiting import DEADLINE_S
+from tests.support.service.live_service import PARTITIONS, LiveScene, events
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +81,38 @@ async def test_a_link_prefills_the_form(client: ConsoleClient, webhook: Webhook)
     assert checked == ["failed", "archive"]
     # Options other than the defaults are visible.
     assert "open" in page.one(".//main//details").attrib
+
+
+def link(webhook: Webhook, window: Window) -> dict[str, str]:
+    """Return the query of a link to the form."""
+    return {
+        "webhookId": webhook.id,
+        "from": format_time(window.from_ms),
+        "to": format_time(window.to_ms),
+        "only": "failed",
+    }
+
+
+async def test_a_link_that_begins_before_the_history_has_the_rest_of_its_window(
+    client: ConsoleClient, webhook: Webhook, settings: Settings
+) -> None:
+    start_ms = NOW_MS - settings.history_ms
+    window = Window(start_ms - 10 * MINUTE_MS, start_ms + 50 * MINUTE_MS)
+    page = await client.page(PAGE, **link(webhook, window))
+    from_ms = parse_field_time(page.field("from"))
+    assert start_ms < from_ms < start_ms + 30 * MINUTE_MS
+    assert page.field("to") == format_field_time(window.to_ms)
+    assert "The window begins with the first events that are still available." in page.main
+
+
+async def test_a_link_whose_window_is_over_is_not_changed(
+    client: ConsoleClient, webhook: Webhook, settings: Settings
+) -> None:
+    end_ms = NOW_MS - settings.history_ms
+    window = Window(end_ms - 60 * MINUTE_MS, end_ms)
+    page = await client.page(PAGE, **link(webhook, window))
+    assert page.field("from") == format_field_time(window.from_ms)
+    assert "still available" not in page.main
 
 
 async def test_default_options_are_collapsed(client: ConsoleClient) -> None:
@@ -334,6 +371,18 @@ class TestWithALog:
         assert f"The webhook is DISABLED: {HOSTILE}" in page.main
         page = await client.posted(START, started(page), 409)
         assert "is DISABLED" in page.main
+
+    async def test_a_link_that_begins_before_the_log_has_the_rest_of_its_window(
+        self, client: ConsoleClient, settings: Settings, webhook: Webhook, missed: LiveScene
+    ) -> None:
+        place = TopicPartition(DELIVERY_LOG, partition_for_key(webhook.id.encode(), PARTITIONS), 1)
+        admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+        admin.delete_records([place])[place].result(DEADLINE_S)
+        page = await client.page(PAGE, **link(webhook, WINDOW))
+        assert page.field("from") == format_field_time(WINDOW.from_ms + MINUTE_MS)
+        fields = page.fields(f".//form[@action='{PAGE}']")
+        del fields["csrf"]
+        assert facts(await client.posted(PAGE, fields))["Events"] == "2"
 
     async def test_a_replay_of_the_archive_waits_for_its_restore(
         self, client: ConsoleClient, store: Store, webhook: Webhook, missed: LiveScene
