@@ -49,7 +49,7 @@ def main(
     """
     system = _system(rewind, svix, convoy, project, outpost, token)
     scale = measuring.QUICK if quick else measuring.FULL
-    with marked_receiver(listen) as receiver:
+    with system, marked_receiver(listen) as receiver:
         receiver_url = f"http://{receiver_host or listen}:{receiver.port}/hook"
         cost = measuring.Cost(pids)
         lines = measuring.measure(system, receiver, receiver_url, cost, scale)

@@ -11,7 +11,7 @@ import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -38,7 +38,7 @@ def payload(number: int) -> dict[str, str]:
 
 
 class WebhookSystem(ABC):
-    """A running system with one receiver; `url` is the address of its API."""
+    """A running system with one receiver; `url` is the address of its API. A context manager."""
 
     name: str
 
@@ -48,6 +48,12 @@ class WebhookSystem(ABC):
         self._client = httpx.Client(
             headers={"authorization": f"Bearer {token}"}, timeout=REQUEST_S, trust_env=False
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     @abstractmethod
     def subscribe(self, receiver_url: str) -> None:
@@ -175,16 +181,12 @@ class Convoy(WebhookSystem):
         }
         return self._encode(f"{self._path}/events", body, 201)
 
-    def bring_missed(self, since: dt.datetime) -> None:
-        """Retry all failed deliveries of the endpoint since then."""
+    def bring_missed(self, since: dt.datetime) -> None:  # noqa: ARG002
+        """Retry all failed deliveries of the endpoint, which is new in each run."""
         self._call(
             "POST",
             f"{self._path}/eventdeliveries/batchretry",
-            params={
-                "endpointId": self._endpoint,
-                "status": "Failure",
-                "startDate": since.strftime("%Y-%m-%dT%H:%M:%S"),
-            },
+            params={"endpointId": self._endpoint, "status": "Failure"},
         )
 
 
@@ -194,11 +196,12 @@ class Outpost(WebhookSystem):
     name = "Outpost"
 
     def subscribe(self, receiver_url: str) -> None:
-        """Create a tenant with a webhook for all topics."""
-        self._call("PUT", f"/api/v1/tenants/{TENANT}")
+        """Create a new tenant with a webhook for all topics."""
+        self._tenant = f"{TENANT}-{uuid.uuid4().hex}"
+        self._call("PUT", f"/api/v1/tenants/{self._tenant}")
         created = self._call(
             "POST",
-            f"/api/v1/tenants/{TENANT}/destinations",
+            f"/api/v1/tenants/{self._tenant}/destinations",
             json={"type": "webhook", "topics": ["*"], "config": {"url": receiver_url}},
         )
         self._destination = created["id"]
@@ -206,16 +209,16 @@ class Outpost(WebhookSystem):
     def publish_request(self, number: int) -> HttpRequest:
         """Return the request that publishes an event, without automatic retries."""
         body = {
-            "tenant_id": TENANT,
+            "tenant_id": self._tenant,
             "topic": EVENT_TYPE,
             "eligible_for_retry": False,
             "data": payload(number),
         }
         return self._encode("/api/v1/publish", body, 202)
 
-    def bring_missed(self, since: dt.datetime) -> None:
-        """Retry the event of each failed attempt since then."""
-        for page in self._failed_pages(since):
+    def bring_missed(self, since: dt.datetime) -> None:  # noqa: ARG002
+        """Retry the event of each failed attempt of the tenant, which is new in each run."""
+        for page in self._failed_pages():
             requests = [self._retry_request(event_id) for event_id in page]
             http_load.send_all(self.url, requests, RETRY_CONNECTIONS)
 
@@ -223,23 +226,12 @@ class Outpost(WebhookSystem):
         body = {"event_id": event_id, "destination_id": self._destination}
         return self._encode("/api/v1/retry", body, 202)
 
-    def _failed_pages(self, since: dt.datetime) -> Iterator[list[str]]:
-        arguments = {
-            "tenant_id": TENANT,
-            "status": "failed",
-            "limit": str(PAGE),
-            "time[gte]": since.isoformat(),
-        }
+    def _failed_pages(self) -> Iterator[list[str]]:
+        arguments = {"tenant_id": self._tenant, "status": "failed", "limit": str(PAGE)}
         while True:
             page = self._call("GET", "/api/v1/attempts", params=arguments)
-            yield [_event_id(attempt) for attempt in page["models"]]
+            yield [attempt["event_id"] for attempt in page["models"]]
             following = page.get("pagination", {}).get("next")
             if not following:
                 return
             arguments = arguments | {"next": following}
-
-
-def _event_id(attempt: Mapping[str, Any]) -> str:
-    """Return the event of an attempt, which newer versions name and older ones include."""
-    found: str = attempt.get("event_id") or attempt["event"]
-    return found
