@@ -31,7 +31,8 @@ GROWTH: Final = 10
 SLOWER: Final = 1.5
 """Responses queue if they take so many times as long as at fewer requests, and `JITTER_S` more."""
 
-JITTER_S: Final = 0.01
+JITTER_S: Final = 0.05
+"""A busy process or machine delays responses by as much, whatever their number."""
 
 SHRINK_MIN: Final = 0.5
 """What slow responses leave of the limit, at least, per round trip."""
