@@ -1,5 +1,6 @@
 """Measure logbroker and other brokers side by side and print tables; see `--help`."""
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +25,12 @@ KAFKA_CLIENTS: Final = "kafka-clients"
     "--quick", is_flag=True, help="One short round of every broker, to check that all of them work."
 )
 @click.option(
+    "--rounds",
+    "round_count",
+    type=click.IntRange(1),
+    help="How often each broker is measured; 3 by default, and 1 with --quick.",
+)
+@click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Folder for the logs; the system's folder for temporary files by default.",
@@ -33,17 +40,25 @@ KAFKA_CLIENTS: Final = "kafka-clients"
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for plots of the rates over the course of a run, as SVG.",
 )
-def main(names: tuple[str, ...], quick: bool, folder: Path | None, plots: Path | None) -> None:
+def main(
+    names: tuple[str, ...],
+    quick: bool,
+    round_count: int | None,
+    folder: Path | None,
+    plots: Path | None,
+) -> None:
     """Measure the brokers NAMES, or all of them.
 
-    Each figure is the median of three rounds, in which the brokers take turns. Brokers that cannot
+    Each figure is the median of the rounds, in which the brokers take turns. Brokers that cannot
     be started here are listed with the reason.
     """
     chosen = names or (*rounds.PEERS, KAFKA_CLIENTS)
     brokers = [name for name in chosen if name != KAFKA_CLIENTS]
     scale = rounds.QUICK if quick else rounds.FULL
+    scale = scale._replace(rounds=round_count or scale.rounds)
     with tempfile.TemporaryDirectory(prefix="rewind-peers-", dir=folder) as scratch:
         print(machine.describe(Path(scratch)))
+        print(f"load average before the start: {os.getloadavg()[0]:.2g}")
         results = rounds.measure(brokers, scale, Path(scratch))
         _print_brokers(results)
         shown = "one round" if scale.rounds == 1 else f"medians of {scale.rounds} rounds"
@@ -53,7 +68,9 @@ def main(names: tuple[str, ...], quick: bool, folder: Path | None, plots: Path |
         for group in [*compared, client_group(results)] if compared else ():
             print_group(group)
         if KAFKA_CLIENTS in chosen:
-            compared += _measure_kafka_clients(quick, Path(scratch))
+            client_scale = kafka_clients.QUICK if quick else kafka_clients.FULL
+            client_scale = client_scale._replace(rounds=scale.rounds)
+            compared += _measure_kafka_clients(client_scale, Path(scratch))
     print(f"\n{verdict(compared)}")
     for path in write_plots(results, plots) if plots else ():
         click.echo(f"written: {path}", err=True)
@@ -68,9 +85,8 @@ def _print_brokers(results: rounds.Results) -> None:
             print(f"{peer.title}: not measured: {results.unavailable[name]}")
 
 
-def _measure_kafka_clients(quick: bool, folder: Path) -> list[Group]:
+def _measure_kafka_clients(scale: kafka_clients.ClientScale, folder: Path) -> list[Group]:
     """Measure and print the comparison with Apache Kafka alone."""
-    scale = kafka_clients.QUICK if quick else kafka_clients.FULL
     title = "logbroker beside Apache Kafka, 200-byte messages, other clients"
     try:
         group = Group(title, kafka_clients.measure(scale, folder))
