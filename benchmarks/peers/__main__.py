@@ -12,7 +12,7 @@ from benchmarks import machine
 from benchmarks.peers import kafka_clients, rounds
 from benchmarks.peers.peer import PeerUnavailable
 from benchmarks.peers.plots import write_plots
-from benchmarks.peers.tables import client_group, groups
+from benchmarks.peers.tables import client_group, groups, qualified
 from benchmarks.table import Group, print_group, print_head, verdict
 
 KAFKA_CLIENTS: Final = "kafka-clients"
@@ -71,7 +71,7 @@ def main(
             client_scale = kafka_clients.QUICK if quick else kafka_clients.FULL
             client_scale = client_scale._replace(rounds=scale.rounds)
             compared += _measure_kafka_clients(client_scale, Path(scratch))
-    print(f"\n{verdict(compared)}")
+    print(f"\n{verdict(map(qualified, compared))}")
     for path in write_plots(results, plots) if plots else ():
         click.echo(f"written: {path}", err=True)
 

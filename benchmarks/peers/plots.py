@@ -16,7 +16,7 @@ POINTS: Final = 40
 
 WIDTH: Final = 860
 HEIGHT: Final = 420
-LEFT, RIGHT, TOP, BOTTOM = 70, 250, 34, 46
+LEFT, RIGHT, TOP, BOTTOM = 84, 270, 34, 46
 LABEL_HEIGHT: Final = 15
 
 COLOURS: Final = (
@@ -151,5 +151,5 @@ def _curves(
     for (name, batch), rounds in results.figures.items():
         if PEERS[name].is_flushed is is_flushed:
             by_rate = sorted((progress_of(each) for each in rounds), key=lambda each: each.rate)
-            curves[f"{PEERS[name].title}, {batch}"] = rates(by_rate[len(by_rate) // 2])
+            curves[f"{PEERS[name].title}, batch {batch}"] = rates(by_rate[len(by_rate) // 2])
     return curves

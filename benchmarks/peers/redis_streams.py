@@ -122,7 +122,8 @@ def _redis(folder: Path, appendfsync: str) -> Iterator[RunningPeer]:
     data_dir.mkdir()
     arguments = [
         *("--bind", "127.0.0.1", "--port", str(port), "--dir", str(data_dir), "--save", ""),
-        *("--appendonly", "yes", "--appendfsync", appendfsync),
+        # Rewritten files would be compressed, and all messages of the load are equal.
+        *("--appendonly", "yes", "--appendfsync", appendfsync, "--rdbcompression", "no"),
     ]
     version = first_line([program, "--version"]).split()[2].removeprefix("v=")
     with server_process([program, *arguments], folder / "server.log", [port]) as process:

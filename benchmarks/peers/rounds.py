@@ -37,6 +37,9 @@ PEERS: Final[Mapping[str, Peer]] = {
     )
 }
 
+CPU_S_MIN: Final = 0.2
+"""The kernel counts processor time in steps of 10 ms."""
+
 REQUESTS_IN_FLIGHT: Final = {1: 1_000, 50: 100}
 """Unanswered requests by their number of messages: up to 5,000 messages, or a megabyte."""
 
@@ -57,7 +60,8 @@ class Work(NamedTuple):
     """What one client did, and the processor time of both sides for each message."""
 
     progress: Progress
-    broker_us: float
+    broker_us: float | None
+    """None if the broker used too little for the clock of the kernel."""
     client_us: float
 
     @property
@@ -127,4 +131,5 @@ def _work(running: RunningPeer, run: Callable[[], Progress]) -> Work:
     progress = run()
     broker_s, client_s = running.cpu_s() - broker_s, time.process_time() - client_s
     per_message = 1e6 / progress.messages
-    return Work(progress, broker_s * per_message, client_s * per_message)
+    broker_us = broker_s * per_message if broker_s >= CPU_S_MIN else None
+    return Work(progress, broker_us, client_s * per_message)

@@ -19,7 +19,7 @@ DURABILITY: Final = {
     True: "flushed to the disk before the acknowledgement",
 }
 
-Value = Callable[[Figures], float]
+Value = Callable[[Figures], float | None]
 
 _COSTS: Final[Sequence[tuple[str, str, Value]]] = (
     ("Processor time of the broker, produce", "us/msg", lambda each: each.produced.broker_us),
@@ -57,10 +57,20 @@ def groups(results: Results) -> list[Group]:
     return [group for group in all_groups if group.lines]
 
 
+def qualified(group: Group) -> Group:
+    """Return the group with lines whose names are unique among all groups."""
+    lines = [line._replace(name=f"{line.name} ({group.title})") for line in group.lines]
+    return group._replace(lines=lines)
+
+
 def client_group(results: Results) -> Group:
     """Return the cores that the raw client used: a client near 1 limits the rate."""
     lines = [
-        Line(f"{PEERS[name].title}, {action}, batch {batch}", median(map(value, rounds)), "cores")
+        Line(
+            f"{PEERS[name].title}, {action}, batch {batch}",
+            median(_measured(rounds, value)),
+            "cores",
+        )
         for (name, batch), rounds in results.figures.items()
         for action, value in _CLIENT
     ]
@@ -89,20 +99,27 @@ def _whole_group(results: Results, title: str, unit: str, value: Value, batch: i
 def _lines(
     results: Results, batch: int, is_flushed: bool, unit: str, value: Value, target: Target
 ) -> list[Line]:
-    """Return a line for each broker of one durability; a figure of 0 has no ratio."""
+    """Return a line for each broker of one durability that has the figure in every round."""
     figures = {
-        peer: median(value(each) for each in results.figures[name, batch])
+        peer: median(found)
         for name, peer in PEERS.items()
-        if peer.is_flushed is is_flushed and (name, batch) in results.figures
+        if peer.is_flushed is is_flushed
+        and (found := _measured(results.figures.get((name, batch), []), value))
     }
     ours = next((figure for peer, figure in figures.items() if _is_ours(peer)), None)
-    baseline = Baseline("logbroker", ours) if ours else None
+    baseline = None if ours is None else Baseline("logbroker", ours)
     return [
         Line(peer.title, figure, unit)
         if baseline is None or _is_ours(peer)
         else Line(peer.title, figure, unit, baseline, target)
         for peer, figure in figures.items()
     ]
+
+
+def _measured(rounds: Sequence[Figures], value: Value) -> list[float]:
+    """Return the figures of all rounds, or nothing if one of them lacks it."""
+    found = [figure for each in rounds if (figure := value(each)) is not None]
+    return found if len(found) == len(rounds) else []
 
 
 def _is_ours(peer: Peer) -> bool:

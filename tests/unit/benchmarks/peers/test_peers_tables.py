@@ -8,7 +8,7 @@ import pytest
 from benchmarks.peers.exchange import Progress
 from benchmarks.peers.plots import Point, draw, rates, write_plots
 from benchmarks.peers.rounds import PEERS, Figures, Results, Work
-from benchmarks.peers.tables import client_group, groups
+from benchmarks.peers.tables import client_group, groups, qualified
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,12 +64,21 @@ def test_groups_without_figures_are_left_out() -> None:
     assert "Produce, batches of 50, flushed to the disk before the acknowledgement" not in titles
 
 
-def test_a_processor_time_of_zero_is_no_baseline() -> None:
-    ours = figures(100, 100, 270)._replace(consumed=work(100)._replace(broker_us=0.0))
-    results = Results({("logbroker", 1): [ours], ("redis", 1): [figures(1, 1, 1)]}, {}, {})
+def test_processor_time_that_a_round_could_not_measure_has_no_line() -> None:
+    whole = figures(100, 100, 270)
+    short = whole._replace(consumed=work(100)._replace(broker_us=None))
+    results = Results({("logbroker", 1): [whole, short], ("redis", 1): [whole, whole]}, {}, {})
     lines = {group.title: group.lines for group in groups(results)}
     consumed = lines["Processor time of the broker, consume, batches of 1"]
-    assert [line.ratio for line in consumed] == [None, None]
+    assert [(line.name, line.ratio) for line in consumed] == [("Redis Streams, everysec", None)]
+
+
+def test_the_names_of_missed_targets_say_in_which_table_they_are() -> None:
+    group = groups(RESULTS)[0]
+    assert [line.name for line in qualified(group).lines] == [
+        "logbroker, acks=1 (Produce, batches of 1, acknowledged from the page cache)",
+        "Redis Streams, everysec (Produce, batches of 1, acknowledged from the page cache)",
+    ]
 
 
 def test_the_client_shows_how_busy_it_was() -> None:
@@ -115,5 +124,5 @@ def test_plots_are_written_for_each_direction_and_durability(tmp_path: Path) -> 
         "consume-flushed.svg",
     ]
     text = written[0].read_text()
-    assert f"{PEERS['redis'].title}, 1" in text
+    assert f"{PEERS['redis'].title}, batch 1" in text
     assert PEERS["rabbitmq-quorum"].title not in text
