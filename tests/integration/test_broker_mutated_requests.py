@@ -8,7 +8,7 @@ from benchmarks.mutated_requests import OPTIONS, STOCK_TOPIC, StockTraffic, atta
 from benchmarks.running_broker import running_broker
 from tests.support.processes.waiting import until
 
-REQUESTS = 20_000
+REQUESTS = 5_000
 MEMORY_BYTES_MAX = 64 * 2**20
 
 
