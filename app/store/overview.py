@@ -43,10 +43,19 @@ def sum_tallies_by_start(
     Includes webhooks that were deleted since.
     """
     start_ms = delivery_tallies.c.start_ms
-    sums = select_sums(span, from_ms, by_scan=of_account is None).where(_is_tally_of(of_account))
+    by_scan = of_account is None and _has_most(connection, span, from_ms)
+    sums = select_sums(span, from_ms, by_scan=by_scan).where(_is_tally_of(of_account))
     query = sums.add_columns(start_ms).group_by(start_ms).order_by(start_ms)
     rows = connection.execute(query)
     return tuple(to_tally(row, row.start_ms) for row in rows)
+
+
+def _has_most(connection: Connection, span: Span, from_ms: int) -> bool:
+    """Whether most tallies of a span start at `from_ms` or later, by the first and the last one."""
+    start_ms, is_of_span = delivery_tallies.c.start_ms, delivery_tallies.c.span == str(span)
+    ends = (select(end(start_ms)).where(is_of_span) for end in (func.min, func.max))
+    first_ms, last_ms = connection.execute(select(*(each.scalar_subquery() for each in ends))).one()
+    return first_ms is not None and from_ms - first_ms < last_ms - from_ms
 
 
 def _is_tally_of(account_id: str | None) -> ColumnElement[bool]:

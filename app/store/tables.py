@@ -396,6 +396,8 @@ TOOK_COLUMNS: Final = (
     *("within_1000_ms", "within_2500_ms", "within_5000_ms", "longer"),
 )
 
+TALLY_START_INDEX: Final = "ix_delivery_tallies_span_start_ms"
+
 delivery_tallies: Final = Table(
     "delivery_tallies",
     metadata,
@@ -412,7 +414,7 @@ delivery_tallies: Final = Table(
     Column("missed_until_ms", BigInteger, nullable=False),
     Column("missed_at_ms", BigInteger, nullable=False),
     Column("missed_from_ms", BigInteger, nullable=False, server_default=text("0")),
-    Index(None, "span", "start_ms"),
+    Index(TALLY_START_INDEX, "span", "start_ms"),
     **TABLE_OPTIONS,
 )
 

@@ -40,6 +40,8 @@ def test_tallies_of_all_webhooks_and_data_centres_are_summed_per_time(
     found = store.sum_tallies_by_start(Span.EVENT, START_MS)
     took = (3, *QUICK[1:])
     assert found == (DeliveryTally(START_MS, 3, 6, took=took), late)
+    # Few of the tallies, which the database looks up by an index.
+    assert store.sum_tallies_by_start(Span.EVENT, late_ms) == (late,)
     mine = store.sum_tallies_by_start(Span.EVENT, START_MS, of_account=webhook.account_id)
     assert [each.delivered for each in mine] == [2, 4]
     assert store.sum_tallies_by_start(Span.EVENT, START_MS, of_account="acc_none") == ()
