@@ -44,6 +44,9 @@ class AttemptTrigger(StrEnum):
     """What caused an attempt."""
 
     LIVE = "live"
+    RETRY = "retry"
+    """A scheduled retry: see `scheduled_retries`."""
+
     RESEND = "resend"
 
 

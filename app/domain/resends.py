@@ -1,4 +1,4 @@
-"""Resends: deliveries that are sent once more on request."""
+"""Resends: deliveries that are sent once more, on request or as a scheduled retry."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -26,6 +26,13 @@ PER_WEBHOOK_MAX: Final = 2
 """Those of one webhook."""
 
 
+class ScheduledRetry(NamedTuple):
+    """What makes a resend a scheduled retry: `number` counts those of its delivery, from 0."""
+
+    number: int
+    event_ms: int
+
+
 class NewResend(NamedTuple):
     """A delivery to send once more."""
 
@@ -45,7 +52,11 @@ class ResendResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """A resend: one attempt, which a worker makes. `result` is None while it is pending."""
+    """A resend: one attempt, which a worker makes. `result` is None while it is pending.
+
+    `retry` is None if it was requested. `due_ms` is when a scheduled retry is due; None once a
+    worker has claimed it.
+    """
 
     id: str
     webhook_id: str
@@ -55,6 +66,8 @@ class Resend:
     result: ResendResult | None = None
     finished_ms: int | None = None
     worker: str | None = None
+    retry: ScheduledRetry | None = None
+    due_ms: int | None = None
 
     @property
     def status(self) -> DeliveryStatus:
@@ -63,13 +76,17 @@ class Resend:
 
 
 class ResendClaim(NamedTuple):
-    """A resend that a worker sends. `claims` is the number of its claims, this one included."""
+    """A resend that a worker sends. `claims` is the number of its claims, this one included.
+
+    `retry` is None if it was requested.
+    """
 
     resend_id: str
     claims: int
     webhook_id: str
     account_id: str
     place: DeliveryPlace
+    retry: ScheduledRetry | None = None
 
 
 def attempt_of(resend: Resend, number: int) -> AttemptRecord | None:
@@ -88,5 +105,5 @@ def attempt_of(resend: Resend, number: int) -> AttemptRecord | None:
         reason=result.reason,
         response=result.response,
         server=resend.worker or "",
-        trigger=AttemptTrigger.RESEND,
+        trigger=AttemptTrigger.RESEND if resend.retry is None else AttemptTrigger.RETRY,
     )

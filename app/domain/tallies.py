@@ -235,3 +235,11 @@ def _event_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
         missed_from_ms=from_ms,
     )
     return CountedTally(webhook_id, Span.EVENT, tally)
+
+
+def tallies_of(settled: Iterable[SettledDelivery], history_ms: int) -> list[CountedTally]:
+    """The tallies of a few deliveries; `history_ms` is as in `TallyCounter`."""
+    counter = TallyCounter(history_ms, lost=lambda: None)
+    for each in settled:
+        counter.count_delivery(each)
+    return counter.drain()()

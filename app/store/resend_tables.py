@@ -28,8 +28,14 @@ resends: Final = Table(
     Column("response_status", Integer),
     Column("reason", Text),
     Column("response", Text),
+    # Of scheduled retries; NULL if it was requested.
+    Column("retry_number", Integer),
+    Column("event_ms", BigInteger),
+    Column("event_type", Text),
     # For claims, which look for the webhooks that wait.
     Index(None, "origin", "status", "webhook_id", "due_ms"),
+    # Most scheduled retries are not due: workers look every second whether one is.
+    Index(None, "origin", "due_ms"),
     Index(None, "webhook_id", "log_partition", "record_offset"),
     # For lists of deliveries: the pending resends, and the latest successful ones.
     Index(None, "webhook_id", "status", "created_ms"),

@@ -1,5 +1,7 @@
 """The table of resends: a queue that workers claim from, and the results of the attempts.
 
+Scheduled retries are resends, too: `scheduled_retries` creates them.
+
 A claim postpones a resend by its lease, so that another worker claims it if no result is recorded.
 A result names its claim, so a worker that was suspended changes nothing.
 """
@@ -32,11 +34,14 @@ from app.domain.resends import (
     Resend,
     ResendClaim,
     ResendResult,
+    ScheduledRetry,
 )
+from app.domain.tallies import CountedTally
 from app.store.errors import TooManyResends, WebhookNotFound
 from app.store.resend_tables import resends
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
 from app.store.tables import webhooks
+from app.store.tallies import add_tallies
 from app.store.webhooks import lock_webhook
 
 _row: Final = resends.c
@@ -51,6 +56,7 @@ PLACES_MAX: Final = 2_000
 """Successful resends of one webhook that its lists consider, the latest."""
 
 _IS_PENDING: Final = _row.status == str(DeliveryStatus.PENDING)
+_IS_REQUESTED: Final = _row.retry_number.is_(None)
 _HAS_SUCCEEDED: Final = _row.status == str(DeliveryStatus.SUCCEEDED)
 
 
@@ -63,7 +69,8 @@ def create_resends(
 ) -> tuple[Resend, ...]:
     """Create a resend of each delivery; one that is pending already is returned instead.
 
-    They are returned in the order of `new`. Locks the webhook's row until the commit.
+    A scheduled retry that is pending becomes due at once. They are returned in the order of `new`.
+    Locks the webhook's row until the commit.
 
     Raises:
         WebhookNotFound: see `webhooks`.
@@ -74,8 +81,14 @@ def create_resends(
     rows = connection.execute(select(resends).where(_row.webhook_id == webhook_id, _IS_PENDING))
     pending = {_place(row): _to_resend(row) for row in rows}
     missing = {each.place: each for each in new if each.place not in pending}
-    if len(pending) + len(missing) > PENDING_MAX:
-        raise TooManyResends(webhook_id, len(pending))
+    requested = sum(each.retry is None for each in pending.values())
+    if requested + len(missing) > PENDING_MAX:
+        raise TooManyResends(webhook_id, requested)
+    for each in new:
+        found = pending.get(each.place)
+        if found is not None and found.retry is not None:
+            advance = update(resends).where(_row.id == found.id, _IS_PENDING, _row.claims == 0)
+            connection.execute(advance.values(due_ms=now_ms()))
     created_ms = int(connection.execute(select(now_ms())).scalar_one())
     for place, each in missing.items():
         pending[place] = Resend(new_id(RESEND_PREFIX), webhook_id, place, each.event_id, created_ms)
@@ -98,7 +111,8 @@ def create_resends(
 
 def is_any_resend_due(connection: Connection, origin: str) -> bool:
     """Whether a resend of a data centre may be claimed."""
-    query = select(_row.id).where(_is_due(origin)).limit(1)
+    # Only pending ones have a time: without their status, an index has all that are due together.
+    query = select(_row.id).where(_row.origin == origin, _row.due_ms <= now_ms()).limit(1)
     return connection.execute(query).first() is not None
 
 
@@ -135,7 +149,14 @@ def claim_resends(
         for row in connection.execute(candidates).all():
             if share <= 0:
                 break
-            claim = ResendClaim(row.id, row.claims + 1, webhook.id, webhook.account_id, _place(row))
+            claim = ResendClaim(
+                row.id,
+                row.claims + 1,
+                webhook.id,
+                webhook.account_id,
+                _place(row),
+                _retry(row),
+            )
             # Without a lock so far: another worker may have claimed it since.
             taken = update(resends).where(
                 _row.id == row.id, _row.claims == row.claims, _row.due_ms.is_not(None)
@@ -183,8 +204,16 @@ def release_resend(connection: Connection, claim: ResendClaim, pause_s: float) -
     return connection.execute(update(resends).where(_holds(claim)).values(values)).rowcount > 0
 
 
-def finish_resend(connection: Connection, claim: ResendClaim, result: ResendResult) -> bool:
-    """Record the result of a claim; False if the resend was claimed again."""
+def finish_resend(
+    connection: Connection,
+    claim: ResendClaim,
+    result: ResendResult,
+    counted: Sequence[CountedTally] = (),
+) -> bool:
+    """Record the result of a claim; False if the resend was claimed again.
+
+    `counted` are added to the tallies of its data centre.
+    """
     values = {
         "due_ms": None,
         "status": str(result.status),
@@ -194,7 +223,10 @@ def finish_resend(connection: Connection, claim: ResendClaim, result: ResendResu
         "reason": None if result.reason is None else result.reason[:TEXT_CHARS_MAX],
         "response": None if result.response is None else result.response[:TEXT_CHARS_MAX],
     }
-    return connection.execute(update(resends).where(_holds(claim)).values(values)).rowcount > 0
+    if not connection.execute(update(resends).where(_holds(claim)).values(values)).rowcount:
+        return False
+    add_tallies(connection, counted, origin=claim.place.origin)
+    return True
 
 
 def _holds(claim: ResendClaim) -> ColumnElement[bool]:
@@ -232,9 +264,9 @@ def resent_places(connection: Connection, webhook_id: str) -> frozenset[Delivery
 
 
 def pending_resends(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
-    """The deliveries of a webhook with a pending resend."""
+    """The deliveries of a webhook with a pending resend that was requested."""
     query: Select[Any] = select(_row.origin, _row.log_partition, _row.record_offset).where(
-        _row.webhook_id == webhook_id, _IS_PENDING
+        _row.webhook_id == webhook_id, _IS_PENDING, _IS_REQUESTED
     )
     return frozenset(DeliveryPlace(*row) for row in connection.execute(query))
 
@@ -279,7 +311,13 @@ def _to_resend(row: Row[Any]) -> Resend:
         result=None if is_pending else _result(row),
         finished_ms=row.finished_ms,
         worker=row.worker,
+        retry=_retry(row),
+        due_ms=row.due_ms if row.retry_number is not None and row.claims == 0 else None,
     )
+
+
+def _retry(row: Row[Any]) -> ScheduledRetry | None:
+    return None if row.retry_number is None else ScheduledRetry(row.retry_number, row.event_ms)
 
 
 def _result(row: Row[Any]) -> ResendResult:

@@ -47,6 +47,7 @@ from app.store import replays as replay_table
 from app.store import resends as resend_table
 from app.store import rules as rule_table
 from app.store import samples as sample_table
+from app.store import scheduled_retries as retry_table
 from app.store import tallies as tally_table
 from app.store import webhooks as webhook_table
 from app.store.claim_queue import WaitingAccount
@@ -424,13 +425,18 @@ class Store:
     create_resends = writes(resend_table.create_resends)
     is_any_resend_due = reads(resend_table.is_any_resend_due)
     claim_resends = writes(resend_table.claim_resends)
-    finish_resend = autocommits(resend_table.finish_resend)
+    finish_resend = writes(resend_table.finish_resend)
     release_resend = autocommits(resend_table.release_resend)
     resends = reads(resend_table.list_resends)
     resent_places = reads(resend_table.resent_places)
     pending_resends = reads(resend_table.pending_resends)
     resent_offsets = reads(resend_table.resent_offsets)
     delete_old_resends = writes(resend_table.delete_old_resends)
+    add_scheduled_retries = writes(retry_table.add_scheduled_retries)
+    retry_later = writes(retry_table.retry_later)
+    scheduled_retries = reads(retry_table.scheduled_retries)
+    recently_scheduled = reads(retry_table.recently_scheduled)
+    take_over_retries = writes(retry_table.take_over_retries)
 
     add_pipeline_run = writes(run_table.add_pipeline_run)
     pipeline_runs = reads(run_table.list_pipeline_runs)

@@ -54,7 +54,7 @@ def test_a_resend_is_claimed_once_and_gets_its_result(store: Store, webhook: Web
     assert store.is_any_resend_due("here")
     (claimed,) = claim(store)
     assert not store.is_any_resend_due("here")
-    assert claimed == (created.id, 1, webhook.id, webhook.account_id, created.place)
+    assert claimed == ResendClaim(created.id, 1, webhook.id, webhook.account_id, created.place)
     assert claim(store) == []
     assert store.pending_resends(webhook.id) == {created.place}
     result = ResendResult(DeliveryStatus.FAILED, 31.25, 503, "HTTP 503", "ü" * 10_000)

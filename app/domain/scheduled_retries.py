@@ -1,0 +1,84 @@
+"""Scheduled retries: attempts of an event minutes to days after its live attempts have failed.
+
+Live delivery makes the first attempts of an event within minutes, and keeps it in memory meanwhile.
+If they fail for reasons of this event (others are accepted, so no recovery begins), each later
+retry is a row of the database, like a resend. A worker makes the attempt when it is due.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from app.domain.deliveries import DeliveryPlace
+from app.domain.delivery import Rejected, Unreachable
+from app.domain.model import Webhook
+from app.domain.retry import (
+    RETRY_AFTER_S_MAX,
+    SPREAD,
+    exceeds_schedule,
+    is_permanent,
+    retry_after_s,
+)
+
+WAITING_MAX: Final = 1_000
+"""Events of one webhook that wait for a scheduled retry; a further one is failed."""
+
+LIMIT_REASON: Final = f"{WAITING_MAX:,} other events of the webhook wait for a retry"
+
+SCHEDULED_REASON: Final = "the live attempts failed before a restart; a retry is scheduled"
+
+TOTAL_S_MAX: Final = 4 * 86_400
+"""The longest schedule of a webhook, all pauses together; by default the log has events for five
+days."""
+
+
+class NewScheduledRetry(NamedTuple):
+    """An event whose live attempts have failed; its first scheduled retry is due in `pause_s`."""
+
+    webhook_id: str
+    place: DeliveryPlace
+    event_id: str
+    event_type: str
+    event_ms: int
+    pause_s: float
+
+
+class RetrySchedule(NamedTuple):
+    """The pauses before the retries of an event, in seconds: first live ones, then scheduled ones.
+
+    Source: Standard Webhooks 1.0.0, "Retries".
+    """
+
+    live_s: tuple[float, ...]
+    scheduled_s: tuple[float, ...]
+
+    def of_webhook(self, webhook: Webhook) -> "RetrySchedule":
+        """The schedule of a webhook, where this one is the operator's.
+
+        Of its own pauses, as many are live as the operator's live pauses allow: replays that skip
+        delivered events search outcomes for as long as these. In strict order none is scheduled,
+        because later events would overtake the one that waits.
+        """
+        own_s = None if webhook.options is None else webhook.options.retry_schedule_s
+        found = self if not own_s else split_schedule(own_s, self.live_s)
+        return found._replace(scheduled_s=()) if webhook.is_ordered else found
+
+
+def split_schedule(pauses_s: Sequence[float], operators_live_s: Sequence[float]) -> RetrySchedule:
+    """Split a webhook's pauses: the live ones are those that the operator's live pauses allow."""
+    count = len(pauses_s)
+    while count and exceeds_schedule(pauses_s[:count], operators_live_s):
+        count -= 1
+    return RetrySchedule(tuple(pauses_s[:count]), tuple(pauses_s[count:]))
+
+
+def scheduled_pause_s(
+    scheduled_s: Sequence[float], number: int, outcome: Rejected | Unreachable, jitter: float
+) -> float | None:
+    """The pause before the scheduled retry `number` (from 0) after a failure; None without one.
+
+    `jitter` is in [0, 1). A Retry-After header lengthens the pause, up to `RETRY_AFTER_S_MAX`.
+    """
+    if is_permanent(outcome) or number >= len(scheduled_s):
+        return None
+    pause_s = scheduled_s[number] * (1 - SPREAD + 2 * SPREAD * jitter)
+    return max(pause_s, retry_after_s(outcome, RETRY_AFTER_S_MAX))

@@ -1,0 +1,136 @@
+"""Scheduled retries among the resends: one after the other, limited, and taken over by replays."""
+
+import pytest
+
+from app.domain.deliveries import DeliveryPlace, DeliveryStatus
+from app.domain.handovers import LiveHandover
+from app.domain.hours import HOUR_MS
+from app.domain.model import OffsetRange, Webhook, Window
+from app.domain.resends import CONCURRENT_MAX, NewResend, Resend, ResendClaim, ResendResult
+from app.domain.scheduled_retries import NewScheduledRetry
+from app.domain.tallies import Span
+from app.store import Store
+from app.store import scheduled_retries as table
+
+EVENT_MS = 500 * HOUR_MS
+HISTORY_MS = 48 * HOUR_MS
+LEASE_S = 3_600.0
+FAILED = ResendResult(DeliveryStatus.FAILED, 31.25, 500, "HTTP 500")
+
+
+def place(offset: int) -> DeliveryPlace:
+    return DeliveryPlace("here", 3, offset)
+
+
+def retry(webhook: Webhook, offset: int, pause_s: float = 0.0) -> NewScheduledRetry:
+    return NewScheduledRetry(webhook.id, place(offset), f"evt_{offset}", "a.b", EVENT_MS, pause_s)
+
+
+def claims(store: Store, lease_s: float = LEASE_S) -> list[ResendClaim]:
+    return store.claim_resends("worker-1", lease_s, "here", CONCURRENT_MAX, ())
+
+
+def handover(webhook: Webhook, *event_types: str) -> LiveHandover:
+    window = Window(EVENT_MS, EVENT_MS + 1)
+    return LiveHandover(
+        "rpl_1", webhook.id, OffsetRange(3, 0, 10), window, event_types, EVENT_MS + 5_000
+    )
+
+
+def take_over(store: Store, webhook: Webhook, *event_types: str) -> int:
+    taken = handover(webhook, *event_types)
+    return store.take_over_retries(taken, HISTORY_MS, origin="here")
+
+
+def resends_at(store: Store, webhook: Webhook, offset: int) -> tuple[Resend, ...]:
+    return store.resends(webhook.id, place(offset))
+
+
+def test_each_failed_attempt_is_followed_by_the_next_one(store: Store, webhook: Webhook) -> None:
+    assert store.add_scheduled_retries([retry(webhook, 7)]) == (True,)
+    (first,) = claims(store)
+    assert (first.place, first.retry) == (place(7), (0, EVENT_MS))
+    assert store.retry_later(first, FAILED, 0.0)
+    assert not store.retry_later(first, FAILED, 0.0)
+    (second,) = claims(store)
+    assert (second.place, second.retry) == (place(7), (1, EVENT_MS))
+    assert store.finish_resend(second, ResendResult(DeliveryStatus.SUCCEEDED, 1.0, 204))
+    found = resends_at(store, webhook, 7)
+    assert [each.status for each in found] == [DeliveryStatus.FAILED, DeliveryStatus.SUCCEEDED]
+    assert {each.event_id for each in found} == {"evt_7"}
+    assert claims(store) == []
+    assert store.scheduled_retries(webhook.id) == {}
+    assert store.resent_offsets(webhook.id, OffsetRange(3, 0, 10), origin="here") == {7}
+
+
+def test_a_retry_is_not_due_before_its_time(store: Store, webhook: Webhook) -> None:
+    store.add_scheduled_retries([retry(webhook, 7, pause_s=LEASE_S)])
+    assert not store.is_any_resend_due("here")
+    assert claims(store) == []
+    assert list(store.scheduled_retries(webhook.id)) == [place(7)]
+    assert store.pending_resends(webhook.id) == frozenset()
+    (waiting,) = resends_at(store, webhook, 7)
+    assert waiting.due_ms == store.scheduled_retries(webhook.id)[place(7)]
+
+
+def test_an_event_that_waits_gets_no_second_retry(store: Store, webhook: Webhook) -> None:
+    assert store.add_scheduled_retries([retry(webhook, 7), retry(webhook, 7)]) == (True, True)
+    assert store.add_scheduled_retries([retry(webhook, 7)]) == (True,)
+    assert len(resends_at(store, webhook, 7)) == 1
+
+
+def test_a_webhook_has_a_limited_number_of_waiting_retries(
+    store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "WAITING_MAX", 2)
+    new = [retry(webhook, offset) for offset in (7, 8, 9, 8)]
+    assert store.add_scheduled_retries(new) == (True, True, False, True)
+
+
+def test_a_requested_resend_makes_a_retry_due_at_once(store: Store, webhook: Webhook) -> None:
+    store.add_scheduled_retries([retry(webhook, 7, pause_s=LEASE_S)])
+    (found,) = store.create_resends(webhook.id, [NewResend(place(7), "evt_7")])
+    (claimed,) = claims(store)
+    assert claimed.resend_id == found.id
+    # While a worker sends it, its lease stays.
+    store.create_resends(webhook.id, [NewResend(place(7), "evt_7")])
+    assert claims(store) == []
+
+
+def test_a_replay_takes_over_the_retries_of_its_events(store: Store, webhook: Webhook) -> None:
+    store.add_scheduled_retries([retry(webhook, 7), retry(webhook, 12)])
+    assert take_over(store, webhook, "other") == 0
+    assert len(store.scheduled_retries(webhook.id)) == 2
+    assert take_over(store, webhook, "a.b") == 0
+    assert list(store.scheduled_retries(webhook.id)) == [place(12)]
+    (ended,) = resends_at(store, webhook, 7)
+    assert ended.result is not None
+    assert (ended.status, ended.result.reason) == (
+        DeliveryStatus.SKIPPED,
+        "left to the replay rpl_1",
+    )
+    (tally,) = store.tallies(webhook.id, Span.EVENT, EVENT_MS)
+    # Settled before the replay was created, so that it counts for what is missed.
+    assert (tally.left_over, tally.missed_at_ms) == (1, EVENT_MS + 4_999)
+
+
+def test_a_replay_waits_for_a_retry_that_a_worker_sends(store: Store, webhook: Webhook) -> None:
+    store.add_scheduled_retries([retry(webhook, 7)])
+    (claimed,) = claims(store)
+    assert take_over(store, webhook) == 1
+    store.retry_later(claimed, FAILED, 0.0)
+    assert take_over(store, webhook) == 0
+    assert claims(store) == []
+
+
+def test_a_replay_takes_over_the_retry_of_a_dead_worker(store: Store, webhook: Webhook) -> None:
+    store.add_scheduled_retries([retry(webhook, 7)])
+    (claimed,) = claims(store, lease_s=-1)
+    assert take_over(store, webhook) == 0
+    assert not store.retry_later(claimed, FAILED, 0.0)
+
+
+def test_requested_resends_are_not_taken_over(store: Store, webhook: Webhook) -> None:
+    store.create_resends(webhook.id, [NewResend(place(7), "evt_7")])
+    assert take_over(store, webhook) == 0
+    assert len(claims(store)) == 1
