@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails
 
 from app.domain.egress_proxy import EgressProxy
 from app.domain.mail import MailServer
+from app.domain.scheduled_retries import RetrySchedule
 from app.setting_checks import (
     check_database,
     check_delays,
@@ -27,6 +28,7 @@ from app.setting_checks import (
     check_forwarded_header,
     check_networks,
     check_origin,
+    check_pauses,
     check_public_url,
     check_registry,
     check_secret_key,
@@ -143,6 +145,10 @@ class Settings(BaseModel):
 
     live_delays_s: Annotated[str, AfterValidator(check_delays)] = "0,3,27,242"
     """Delays of the attempts of a live delivery, each from the previous attempt."""
+    scheduled_retries_s: Annotated[str, AfterValidator(check_pauses)] = (
+        "1800,7200,18000,36000,50400,72000,86400"
+    )
+    """Pauses before the further retries of an event whose live attempts failed; empty for none."""
     live_in_flight: Annotated[int, Field(ge=1, le=1_024)] = 128
     """The most requests of the live path to one webhook in flight."""
     live_queue_max: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
@@ -227,6 +233,12 @@ class Settings(BaseModel):
     def attempt_delays_s(self) -> tuple[float, ...]:
         """The waits of `live_delays_s`, one for each attempt."""
         return tuple(float(part) for part in self.live_delays_s.split(","))
+
+    @property
+    def retry_schedule(self) -> RetrySchedule:
+        """The pauses before the retries of an event, of webhooks without their own."""
+        pauses_s = self.scheduled_retries_s.split(",") if self.scheduled_retries_s else ()
+        return RetrySchedule(self.attempt_delays_s[1:], tuple(float(each) for each in pauses_s))
 
     @property
     def lateness_ms(self) -> int:

@@ -9,6 +9,7 @@ from pydantic import ValidationInfo
 
 from app.domain.egress_proxy import EgressProxy
 from app.domain.mail import MailServer, sender_address
+from app.domain.scheduled_retries import TOTAL_S_MAX
 from app.domain.secret_keys import InvalidSecretKeys, parse_secret_keys
 from app.variables import variable
 
@@ -93,6 +94,21 @@ def check_delays(text: str) -> str:
         raise ValueError(
             f"{variable('live_delays_s')} is {text!r}; allowed are 1 to {DELAYS_MAX} numbers of "
             "seconds from 0 to 86400, with commas between"
+        )
+    return text
+
+
+def check_pauses(text: str) -> str:
+    """Reject texts that are no comma-separated pauses, or pauses longer than the history."""
+    try:
+        pauses = [float(part) for part in text.split(",")] if text else []
+    except ValueError:
+        pauses = [-1.0]
+    is_allowed = all(1 <= each <= 86_400 for each in pauses)
+    if not is_allowed or len(pauses) > DELAYS_MAX or sum(pauses) > TOTAL_S_MAX:
+        raise ValueError(
+            f"{variable('scheduled_retries_s')} is {text!r}; allowed are up to {DELAYS_MAX} "
+            f"numbers of seconds from 1 to 86400, of together {TOTAL_S_MAX}, with commas between"
         )
     return text
 

@@ -45,8 +45,9 @@ def run_demo(events: int) -> bool:
             brokers="1",
             zookeeper="",
             allow_private_targets="true",
-            # One attempt: the default schedule of retries takes four and a half minutes.
+            # One attempt: the default schedule of retries takes three days.
             live_delays_s="0",
+            scheduled_retries_s="",
             # Even on a slow machine, only the outage causes missed events.
             live_queue_max=str(QUEUED_MAX),
             live_metrics_port=str(metrics_port),

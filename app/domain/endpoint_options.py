@@ -84,8 +84,8 @@ class EndpointOptions:
 
     `headers` have names in lower case, and are not among `RESERVED_HEADERS`. `timeout_s` limits an
     attempt; `max_events_per_second` and `max_in_flight` limit live delivery; `retry_schedule_s` are
-    the pauses between the attempts of an event. None is the setting. `ordering` is about live
-    delivery and recovery replays.
+    the pauses between the attempts of an event, see `RetrySchedule`. None is the setting.
+    `ordering` is about live delivery and recovery replays.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)

@@ -161,8 +161,9 @@ class EndpointMembers(BaseModel):
         None,
         min_length=1,
         max_length=PAUSES_MAX,
-        description="The pauses in seconds before each retry of an event, within the limits of the "
-        "operator's schedule, which is the default. Recovery replays do not use it.",
+        description="The pauses in seconds before each retry of an event, together up to four "
+        "days; the operator's schedule is the default. Workers make the retries that are too late "
+        "for live delivery. Replays use the pauses of live delivery, recovery replays none.",
     )
 
     ordering: Ordering | None = Field(None, description=f"{ORDERING} null: `none`, the default.")

@@ -22,7 +22,7 @@ from app.domain.partition_progress import (
     PartitionProgress,
     resume,
 )
-from app.domain.recovery import RecoveryRecord
+from app.domain.scheduled_retries import SCHEDULED_REASON
 from app.domain.tallies import SettledDelivery, TallyCounter
 from app.live.commits import commit_regularly
 from app.live.delivery import DeliveryPartition, LiveDelivery
@@ -125,24 +125,22 @@ class Deliverer:
         await self._handovers.try_to_refresh()
         assert self._context is not None
         recoveries = await self._context.recoveries.read()
-        return {
-            partition: self._begin(partition, *each, recoveries)
-            for partition, each in positions.items()
-        }
-
-    def _begin(
-        self,
-        partition: int,
-        committed: Committed | None,
-        bounds: Bounds,
-        recoveries: dict[str, RecoveryRecord],
-    ) -> int:
-        progress = _progress(committed, bounds)
-        # No real position, so that the first commit of a new group stores where it started.
-        self._partitions[partition] = DeliveryPartition(
-            partition, progress, Committed(-1, ""), recoveries=recoveries
-        )
-        return max(progress.read_from, bounds.low)
+        scheduled = await self._context.retries.read(tuple(positions))
+        starts = {}
+        for number, (committed, bounds) in positions.items():
+            progress = _progress(committed, bounds)
+            starts[number] = start = max(progress.read_from, bounds.low)
+            self._partitions[number] = DeliveryPartition(
+                number,
+                progress,
+                # No real position, so that the first commit of a new group stores where it started.
+                Committed(-1, ""),
+                recoveries=recoveries,
+                scheduled=frozenset(
+                    offset for where, offset in scheduled if where == number and offset >= start
+                ),
+            )
+        return starts
 
     def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Add each event to the queue of its webhook, unless it was settled before."""
@@ -268,10 +266,14 @@ class Deliverer:
     def _to_count(
         self, delivery: LiveDelivery, outcome: LiveOutcome, now_ms: int
     ) -> SettledDelivery | None:
-        """What to count in the statistics; None if it was counted before, or has no webhook."""
+        """What to count in the statistics.
+
+        None if it was counted before, will be when its scheduled retries end, or has no webhook.
+        """
         is_duplicate = outcome is LiveOutcome.DELIVERED and not delivery.attempts
         assert self._context is not None
-        if is_duplicate or self._context.table.webhook(delivery.webhook_id) is None:
+        is_counted_elsewhere = is_duplicate or delivery.is_scheduled
+        if is_counted_elsewhere or self._context.table.webhook(delivery.webhook_id) is None:
             return None
         if delivery.handover is not None:
             # The replay, which brings the event, counts for what is missed until its creation.
@@ -343,6 +345,9 @@ class Deliverer:
         elif handover := self._handovers.of(delivery):
             delivery.handover = handover
             self.record_outcome(delivery, LiveOutcome.SKIPPED, None, handover.reason)
+        elif event.offset in partition.scheduled:
+            delivery.is_scheduled = True
+            self.record_outcome(delivery, LiveOutcome.FAILED, None, SCHEDULED_REASON)
         elif event.timestamp_ms < now_ms - LIVE_AGE_MS_MAX:
             reason = "the event was more than a day old when it was read"
             self.record_outcome(delivery, LiveOutcome.SKIPPED, None, reason)

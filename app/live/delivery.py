@@ -19,7 +19,8 @@ class DeliveryPartition:
 
     `in_flight` counts its deliveries whose requests are in flight. `paused_for` holds the ids of
     the webhooks for which it is not read. `recoveries` has the failing webhooks at its assignment,
-    until the first event of each is read.
+    until the first event of each is read. `scheduled` are the offsets of its unsettled events for
+    which the process that had it before stored a scheduled retry.
     """
 
     partition: int
@@ -29,6 +30,7 @@ class DeliveryPartition:
     in_flight: int = 0
     paused_for: set[str] = field(default_factory=set)
     recoveries: dict[str, RecoveryRecord] = field(default_factory=dict)
+    scheduled: frozenset[int] = frozenset()
 
     def position(self) -> Committed:
         """The position to commit, with the unsettled offsets below it."""
@@ -47,7 +49,8 @@ class LiveDelivery:
     `size_bytes` is the size of the body, `took_ms` the duration of the last attempt, `has_failed`
     whether this process recorded a failed one, and `next_attempt_ms` when a retry is due, for which
     `timer` waits. `handover` is that of the replay which sends the event instead. A parked delivery
-    waits for the recovery of its webhook.
+    waits for the recovery of its webhook. Of one that `is_scheduled`, a worker makes the further
+    attempts.
     """
 
     partition: DeliveryPartition
@@ -65,6 +68,7 @@ class LiveDelivery:
     handover: LiveHandover | None = None
     copies: list[tuple[DeliveryPartition, LoggedEvent]] = field(default_factory=list)
     is_parked: bool = False
+    is_scheduled: bool = False
     timer: asyncio.TimerHandle | None = None
 
     def start_timer(self, delay_s: float, action: Callable[[], None]) -> None:
@@ -77,6 +81,16 @@ class LiveDelivery:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+
+    def begin_request(self) -> None:
+        """Count it as in flight: it must not be handed over or taken by another process."""
+        self.partition.in_flight += 1
+        self.is_in_flight = True
+
+    def end_request(self) -> None:
+        """Count it as in flight no more."""
+        self.partition.in_flight -= 1
+        self.is_in_flight = False
 
     def park(self) -> None:
         """Wait for the recovery of the webhook instead of a retry."""

@@ -45,6 +45,10 @@ class LiveMetrics:
             "Records of `delivery_log` whose outcome is written, by outcome.",
             "outcome",
         )
+        self.scheduled_retries = self._counter(
+            "rewind_live_scheduled_retries",
+            "Events whose live attempts failed, and for which a scheduled retry was stored.",
+        )
         self.duplicates = self._counter(
             "rewind_live_duplicate_events", "Records of `delivery_log` that were duplicates."
         )

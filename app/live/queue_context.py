@@ -9,13 +9,14 @@ from app.delivery.queue import DeliveryQueue, StartTask
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook
-from app.domain.retry import FixedDelays, exceeds_schedule
+from app.domain.retry import FixedDelays, GiveUp, RetryAfter
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
 from app.live.limits import LiveLimits
 from app.live.metrics import LiveMetrics
 from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
+from app.live.scheduled_retries import ScheduledRetries
 from app.live.webhook_status import WebhookStatusWriter
 
 QUEUE_BYTES_MAX: Final = 16 * 2**20
@@ -66,6 +67,7 @@ class QueueContext:
     recorder: OutcomeRecorder
     handovers: Handovers
     recoveries: Recoveries
+    retries: ScheduledRetries
     start_task: StartTask
     delays: FixedDelays
     in_flight_max: int
@@ -89,16 +91,17 @@ class QueueContext:
         )
 
     def delays_of(self, webhook: Webhook) -> FixedDelays:
-        """The delays before the attempts of an event for a webhook.
+        """The delays before the live attempts of an event for a webhook."""
+        live_s = self.retries.schedule.of_webhook(webhook).live_s
+        return FixedDelays((self.delays.delays_s[0], *live_s))
 
-        The operator's may have been shortened since the webhook's own were stored. Longer ones are
-        not used: replays that skip delivered events search outcomes for as long as the operator's.
-        """
-        schedule_s = webhook.options and webhook.options.retry_schedule_s
-        first_s, *operators_s = self.delays.delays_s
-        if not schedule_s or exceeds_schedule(schedule_s, operators_s):
-            return self.delays
-        return FixedDelays((first_s, *schedule_s))
+    def pause_s(
+        self, webhook: Webhook, outcome: Rejected | Unreachable, step: RetryAfter | GiveUp
+    ) -> float | None:
+        """The pause before the next attempt of an event, live or scheduled; None without one."""
+        if isinstance(step, RetryAfter):
+            return step.seconds
+        return self.retries.pause_s(webhook, outcome)
 
     def count_added(self, webhook_id: str, delivery: LiveDelivery) -> None:
         """Count a delivery that is added to the queue of a webhook."""

@@ -26,6 +26,7 @@ from app.live.queue_context import QueueContext
 from app.live.received_reports import ReceivedReports
 from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
+from app.live.scheduled_retries import ScheduledRetries
 from app.live.tally_writer import TallyWriter
 from app.live.webhook_status import WebhookStatusWriter
 from app.log.errors import LogUnavailable
@@ -207,6 +208,7 @@ class LivePath:
         )
         wake_workers = self._replay_requests.publish
         self._recoveries = Recoveries(store, settings.origin, policy, wake_workers)
+        self._retries = ScheduledRetries(store, settings.origin, settings.retry_schedule, metrics)
         self._matching = self._reader(EVENTS, matcher.GROUP, self._matcher)
         self._delivering = self._reader(DELIVERY_LOG, deliverer.GROUP, self._deliverer)
 
@@ -228,6 +230,7 @@ class LivePath:
                     self._outcomes.run(),
                     self._recoveries.run(),
                     self._recoveries.start_replays(),
+                    self._retries.run(),
                     self._tally_writer.run(),
                     self._handovers.run(self._deliverer.hand_over),
                     self._mirrored.run(self._deliverer.resume_after_mirrored),
@@ -301,6 +304,7 @@ class LivePath:
             recorder=self._deliverer,
             handovers=self._handovers,
             recoveries=self._recoveries,
+            retries=self._retries,
             start_task=group.create_task,
             delays=FixedDelays(settings.attempt_delays_s),
             in_flight_max=settings.live_in_flight,

@@ -9,6 +9,7 @@ delivered as fast as the receiver accepts it.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from app.delivery.attempt import Attempt, WebhookMessage
@@ -22,7 +23,6 @@ from app.domain.retry import (
     GONE,
     RETRY_AFTER_S_MAX,
     GiveUp,
-    RetryAfter,
     is_permanent,
     retry_after_s,
 )
@@ -293,16 +293,13 @@ class WebhookQueue:
         """Make one attempt and record its outcome."""
         webhook = self._enabled_webhook()
         assert webhook is not None
-        partition = delivery.partition
-        partition.in_flight += 1
-        delivery.is_in_flight = True
+        delivery.begin_request()
         attempt = await self._context.attempts.send(
             WebhookMessage(delivery.event_id, delivery.event.value),
             webhook,
-            may_start=partition.is_assigned,
+            may_start=delivery.partition.is_assigned,
         )
-        partition.in_flight -= 1
-        delivery.is_in_flight = False
+        delivery.end_request()
         delivery.took_ms = 1_000 * attempt.duration_s
         self._limits.record_attempt(attempt, self._queue.senders_count)
         if delivery in self._queue:
@@ -339,30 +336,36 @@ class WebhookQueue:
         if self._belongs_to_recovery(delivery, webhook, outcome, now_ms):
             self._context.recorder.record_failed_attempt(delivery, outcome, None)
             return
-        step = self._context.delays_of(webhook).after_failure(outcome, delivery.attempts)
-        if isinstance(step, RetryAfter):
-            delivery.next_attempt_ms = now_ms + round(1_000 * max(step.seconds, wait_s))
-            self._context.recorder.record_failed_attempt(
-                delivery, outcome, delivery.next_attempt_ms
-            )
-            if handover := self._context.handovers.of(delivery):
-                self._remove(delivery)
-                self._record_handed_over(delivery, handover)
-            else:
-                if webhook.is_ordered:
-                    # It stays the first, and the others wait for it.
-                    self._retry_after_s = max(self._retry_after_s, now_s + step.seconds)
-                    self._queue.requeue(delivery)
-                else:
-                    self._requeue_after(step.seconds, delivery)
-                self._last_failure, self._failed_ms = outcome, now_ms
-                self._context.retrying.add(self)
+        context = self._context
+        step = context.delays_of(webhook).after_failure(outcome, delivery.attempts)
+        pause_s = context.pause_s(webhook, outcome, step)
+        next_ms = None if pause_s is None else now_ms + round(1_000 * pause_s)
+        context.recorder.record_failed_attempt(delivery, outcome, next_ms)
+        if pause_s is None:
+            self._fail(delivery, outcome, outcome.reason)
+        elif handover := context.handovers.of(delivery):
+            self._remove(delivery)
+            self._record_handed_over(delivery, handover)
             return
-        self._context.recorder.record_failed_attempt(delivery, outcome, None)
+        elif isinstance(step, GiveUp):
+            fail = partial(self._fail, delivery, outcome)
+            context.retries.add(delivery, pause_s, outcome.reason, fail)
+        else:
+            delivery.next_attempt_ms = now_ms + round(1_000 * pause_s)
+            if webhook.is_ordered:
+                # It stays the first, and the others wait for it.
+                self._retry_after_s = max(self._retry_after_s, now_s + pause_s)
+                self._queue.requeue(delivery)
+            else:
+                self._requeue_after(pause_s, delivery)
+            self._record_last_failure(outcome, now_ms)
+            return
+        self._disable_if_needed(webhook, outcome, now_ms)
+
+    def _fail(self, delivery: LiveDelivery, outcome: Rejected | Unreachable, reason: str) -> None:
         status = outcome.status if isinstance(outcome, Rejected) else None
-        self._settle(delivery, LiveOutcome.FAILED, status, outcome.reason)
-        if not self._is_disabling:
-            self._is_disabling = self._disable_if_needed(webhook, status, outcome.reason, now_ms)
+        if delivery in self._queue:
+            self._settle(delivery, LiveOutcome.FAILED, status, reason)
 
     def _belongs_to_recovery(
         self,
@@ -397,13 +400,9 @@ class WebhookQueue:
             self._recovery.begin(
                 delivery.partition, webhook, self._outages.report_outage(webhook, now_ms)
             )
-        self._last_failure, self._failed_ms = outcome, now_ms
-        self._context.retrying.add(self)
+        self._record_last_failure(outcome, now_ms)
         self._recovery.record_failed_attempt(delivery, outcome, now_ms)
-        if not self._is_disabling:
-            self._is_disabling = self._outages.record_failed_event(
-                webhook, outcome.reason, now_ms, self._finish_disabling
-            )
+        self._disable_if_needed(webhook, outcome, now_ms)
         return True
 
     def _recover(self, delivery: LiveDelivery, outcome: Delivered) -> None:
@@ -411,12 +410,10 @@ class WebhookQueue:
 
         Otherwise no event might be left to probe with after a crash.
         """
-        delivery.is_in_flight = True
-        delivery.partition.in_flight += 1
+        delivery.begin_request()
 
         def settle() -> None:
-            delivery.partition.in_flight -= 1
-            delivery.is_in_flight = False
+            delivery.end_request()
             if delivery in self._queue:
                 self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
 
@@ -430,16 +427,17 @@ class WebhookQueue:
             stored = self._order.begin_after(stored)
         self._recovery.recover(stored, waits=waits)
 
+    def _record_last_failure(self, outcome: Rejected | Unreachable, now_ms: int) -> None:
+        self._last_failure, self._failed_ms = outcome, now_ms
+        self._context.retrying.add(self)
+
     def _disable_if_needed(
-        self, webhook: Webhook, status: int | None, reason: str, now_ms: int
-    ) -> bool:
-        """Whether the webhook is being disabled; until that is done, nothing is sent."""
-        if status == GONE:
-            # Standard Webhooks: a receiver that answers 410 must not be sent anything again.
-            why = f"the receiver wants no more events: {reason}"
-            self._context.status_writer.disable(webhook, why, self._finish_disabling)
-            return True
-        return self._outages.record_failed_event(webhook, reason, now_ms, self._finish_disabling)
+        self, webhook: Webhook, outcome: Rejected | Unreachable, now_ms: int
+    ) -> None:
+        if not self._is_disabling:
+            self._is_disabling = self._outages.record_failed_event(
+                webhook, outcome, now_ms, self._finish_disabling
+            )
 
     def _finish_disabling(self) -> None:
         """Rely on the webhook's status in the routing table again."""

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from app.audit_log import record_change
+from app.domain.delivery import Rejected, Unreachable
 from app.domain.endpoint_health import EndpointHealth
 from app.domain.model import Webhook, WebhookStatus
+from app.domain.retry import GONE
 from app.domain.windows import format_time
 from app.live.metrics import LiveMetrics
 from app.live.routing import RoutingTable
@@ -131,12 +133,21 @@ class OutageReporter:
             self._report(webhook)
 
     def record_failed_event(
-        self, webhook: Webhook, reason: str, now_ms: int, disabled: Callable[[], None]
+        self,
+        webhook: Webhook,
+        outcome: Rejected | Unreachable,
+        now_ms: int,
+        disabled: Callable[[], None],
     ) -> bool:
-        """An event was given up. Returns whether the webhook is being disabled for it.
+        """The live attempts of an event failed. Returns whether the webhook is being disabled.
 
-        `disabled` is called when that is done.
+        Until that is done, nothing must be sent. `disabled` is called then.
         """
+        if isinstance(outcome, Rejected) and outcome.status == GONE:
+            # Standard Webhooks: a receiver that answers 410 must not be sent anything again.
+            why = f"the receiver wants no more events: {outcome.reason}"
+            self._status_writer.disable(webhook, why, disabled)
+            return True
         self._health.record_failed_events(1)
         self._report(webhook)
         since_ms = self._since_ms or now_ms
@@ -146,7 +157,7 @@ class OutageReporter:
             return False
         why = (
             f"stopped after {self._health.failed_events:,} consecutive failures since "
-            f"{format_time(since_ms)}, the last one: {reason}"
+            f"{format_time(since_ms)}, the last one: {outcome.reason}"
         )
         self._status_writer.disable(webhook, why, disabled)
         return True

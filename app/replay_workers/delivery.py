@@ -222,11 +222,16 @@ class ReplayDelivery:
         )
 
     @property
-    def _retry_schedule_s(self) -> tuple[int, ...]:
-        """The webhook's own pauses; a recovery waits for the receiver as the operator chose."""
-        options = self._endpoint.webhook.options
+    def _retry_schedule_s(self) -> tuple[float, ...]:
+        """The webhook's own pauses, as far as live delivery uses them.
+
+        A recovery waits for the receiver as the operator chose.
+        """
+        webhook = self._endpoint.webhook
         is_recovery = self._claim.replay.reason is ReplayReason.RECOVERY
-        return () if options is None or is_recovery else options.retry_schedule_s or ()
+        if is_recovery or webhook.options is None or not webhook.options.retry_schedule_s:
+            return ()
+        return self._dependencies.settings.retry_schedule.of_webhook(webhook).live_s
 
     @property
     def _is_ordered(self) -> bool:

@@ -1,6 +1,6 @@
-"""Takes over from the live path the events that a replay sends with `only: failed`.
+"""Takes over the events that a replay sends with `only: failed`, from the live path and retries.
 
-Otherwise an event whose next live attempt is still to come would arrive twice.
+Otherwise an event whose next attempt is still to come would arrive twice.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from app.config import Settings
 from app.domain.handovers import HANDS_OVER, LiveHandover
 from app.domain.model import OffsetRange, Replay
 from app.domain.processes import ProcessKind
@@ -27,18 +28,19 @@ async def take_over_from_live(
     lease: LeaseKeeper,
     continues: Callable[[], bool],
     *,
-    origin: str,
-    request_s: float,
+    settings: Settings,
 ) -> None:
-    """Return when the live path sends none of the events of `replay` in `offsets` any more.
+    """Return when only `replay` sends its events in `offsets`: no live path, no scheduled retry.
 
     Returns early when `continues` returns False. Without a live process there is nothing to wait
-    for: a later one reads the handover before it sends anything. `request_s` is the longest
-    duration of a request, which is waited for.
+    for: a later one reads the handover before it sends anything.
 
     Raises:
-        ReplayPostponed: the live path does not acknowledge the handover.
+        ReplayPostponed: the live path does not acknowledge the handover, or a request of a
+            scheduled retry does not end.
     """
+    origin, history_ms = settings.origin, settings.history_ms
+    request_s = settings.connect_timeout_s + settings.delivery_timeout_s
     handover = LiveHandover(
         replay.id,
         replay.webhook_id,
@@ -52,6 +54,13 @@ async def take_over_from_live(
     while continues() and not await lease.query(lambda store: _is_done(store, replay.id, origin)):
         if time.monotonic() >= until_s:
             raise ReplayPostponed("the live path, which has not handed over its events")
+        await asyncio.sleep(POLL_S)
+    # After the live path, which creates no further ones then.
+    while continues() and await lease.query(
+        lambda store: store.take_over_retries(handover, history_ms, origin=origin) > 0
+    ):
+        if time.monotonic() >= until_s:
+            raise ReplayPostponed("a worker, which sends a scheduled retry")
         await asyncio.sleep(POLL_S)
 
 

@@ -1,16 +1,31 @@
-"""Sends deliveries once more on request, one attempt each, next to the replays of a worker."""
+"""Sends deliveries once more, one attempt each, next to the replays of a worker.
+
+Resends are requested by owners of webhooks, and created by the live path as scheduled retries.
+"""
 
 import asyncio
 import logging
+import random
+import time
 from contextlib import suppress
-from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
+from app.audit_log import record_change
+from app.config import Settings
 from app.delivery.attempt import AttemptSender, WebhookMessage
 from app.domain.deliveries import DeliveryStatus
-from app.domain.delivery import Delivered, Rejected, Unreachable
+from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.resends import CLAIMS_MAX, CONCURRENT_MAX, ResendClaim, ResendResult
+from app.domain.resends import (
+    CLAIMS_MAX,
+    CONCURRENT_MAX,
+    ResendClaim,
+    ResendResult,
+    ScheduledRetry,
+)
+from app.domain.retry import GONE
+from app.domain.scheduled_retries import scheduled_pause_s
+from app.domain.tallies import CountedTally, SettledDelivery, tallies_of
 from app.log.deliveries import DeliveryReader
 from app.log.errors import LogError, NotInLog
 from app.replay_workers.delivery import LAST_REQUESTS_S
@@ -22,6 +37,19 @@ _RETRY_S: Final = 2.0
 _LEASE_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
+
+
+class _Sent(NamedTuple):
+    """The result of a claim. The rest is about scheduled retries.
+
+    `outcome` is the one to count, if the event is settled by this; else the next retry is due in
+    `pause_s`. `webhook` is the one that was sent to.
+    """
+
+    result: ResendResult
+    outcome: LiveOutcome | None = None
+    pause_s: float | None = None
+    webhook: Webhook | None = None
 
 
 class Resender:
@@ -36,19 +64,18 @@ class Resender:
         store: Store,
         reader: DeliveryReader,
         attempts: AttemptSender,
-        *,
-        origin: str,
+        settings: Settings,
         worker: str,
-        delivery_timeout_s: float,
-        poll_s: float,
     ) -> None:
         self._store = store
         self._reader = reader
         self._attempts = attempts
-        self._origin = origin
+        self._origin = settings.origin
+        self._schedule = settings.retry_schedule
+        self._history_ms = settings.history_ms
         self._worker = worker
-        self._lease_s = _LEASE_S + delivery_timeout_s
-        self._poll_s = poll_s
+        self._lease_s = _LEASE_S + settings.delivery_timeout_s
+        self._poll_s = settings.poll_interval_s
         self._in_flight: dict[asyncio.Task[None], ResendClaim] = {}
         self._wake = asyncio.Event()
 
@@ -103,40 +130,93 @@ class Resender:
         # If the store does not answer, the resend is claimed again when its lease is over.
         with suppress(StoreUnavailable):
             try:
-                result = await self._result(claim)
+                sent = await self._attempt(claim)
             except (LogError, StoreUnavailable) as error:
                 extra = {"resend": claim.resend_id, "reason": str(error)}
                 _log.warning("resend-postponed", extra=extra)
                 await asyncio.to_thread(self._store.release_resend, claim, _RETRY_S)
                 return
-            is_recorded = await asyncio.to_thread(self._store.finish_resend, claim, result)
+            is_recorded = await asyncio.to_thread(self._record, claim, sent)
             event = "resend-finished" if is_recorded else "resend-claimed-again"
-            _log.info(event, extra={"resend": claim.resend_id, "status": result.status})
+            _log.info(event, extra={"resend": claim.resend_id, "status": sent.result.status})
 
-    async def _result(self, claim: ResendClaim) -> ResendResult:
-        skipped = partial(ResendResult, DeliveryStatus.SKIPPED)
+    async def _attempt(self, claim: ResendClaim) -> _Sent:
         if claim.claims > CLAIMS_MAX:
-            return skipped(reason=f"given up: {CLAIMS_MAX} workers did not finish it")
+            return _skipped(f"given up: {CLAIMS_MAX} workers did not finish it", LiveOutcome.FAILED)
         webhook = await asyncio.to_thread(self._webhook, claim)
         if webhook is None or webhook.status is not WebhookStatus.ENABLED:
             state = "deleted" if webhook is None else webhook.status
-            return skipped(reason=f"the webhook is {state}")
+            counted = None if webhook is None else LiveOutcome.DISABLED
+            return _skipped(f"the webhook is {state}", counted)
         try:
             delivery, body = await asyncio.to_thread(self._reader.event, claim.place)
         except NotInLog:
-            return skipped(reason="the log no longer has the event")
+            return _skipped("the log no longer has the event", LiveOutcome.FAILED)
         attempt = await self._attempts.send(WebhookMessage(delivery.event_id, body), webhook)
-        outcome, duration_ms = attempt.outcome, 1_000 * attempt.duration_s
-        if isinstance(outcome, Delivered):
-            return ResendResult(DeliveryStatus.SUCCEEDED, duration_ms, outcome.status)
-        assert isinstance(outcome, Rejected | Unreachable), "resends are never withheld"
-        failed = partial(ResendResult, DeliveryStatus.FAILED, duration_ms, reason=outcome.reason)
-        if isinstance(outcome, Unreachable):
-            return failed()
-        return failed(response_status=outcome.status, response=outcome.response)
+        duration_ms = 1_000 * attempt.duration_s
+        if isinstance(attempt.outcome, Delivered):
+            result = ResendResult(DeliveryStatus.SUCCEEDED, duration_ms, attempt.outcome.status)
+            return _Sent(result, LiveOutcome.DELIVERED)
+        assert isinstance(attempt.outcome, Rejected | Unreachable), "resends are never withheld"
+        return self._failed(claim.retry, webhook, attempt.outcome, duration_ms)
+
+    def _failed(
+        self,
+        retry: ScheduledRetry | None,
+        webhook: Webhook,
+        outcome: Rejected | Unreachable,
+        duration_ms: float,
+    ) -> _Sent:
+        result = ResendResult(DeliveryStatus.FAILED, duration_ms, reason=outcome.reason)
+        if isinstance(outcome, Rejected):
+            result = result._replace(response_status=outcome.status, response=outcome.response)
+        if retry is None:
+            return _Sent(result)
+        scheduled_s = self._schedule.of_webhook(webhook).scheduled_s
+        jitter = random.random()  # noqa: S311  spreads load, guards nothing
+        pause_s = scheduled_pause_s(scheduled_s, retry.number + 1, outcome, jitter)
+        return _Sent(result, LiveOutcome.FAILED if pause_s is None else None, pause_s, webhook)
+
+    def _record(self, claim: ResendClaim, sent: _Sent) -> bool:
+        """Whether the result was recorded; counts a scheduled retry that is the last one. Blocks.
+
+        Raises:
+            StoreUnavailable: another worker sends it again.
+        """
+        if claim.retry is None:
+            return self._store.finish_resend(claim, sent.result)
+        if sent.pause_s is not None:
+            return self._store.retry_later(claim, sent.result, sent.pause_s)
+        if sent.webhook is not None and sent.result.response_status == GONE:
+            self._disable(sent.webhook, sent.result.reason)
+        counted: list[CountedTally] = []
+        if sent.outcome is not None:
+            settled = SettledDelivery(
+                claim.webhook_id,
+                sent.outcome,
+                claim.retry.event_ms,
+                time.time_ns() // 1_000_000,
+                sent.result.duration_ms,
+            )
+            counted = tallies_of([settled], self._history_ms)
+        return self._store.finish_resend(claim, sent.result, counted)
+
+    def _disable(self, webhook: Webhook, reason: str | None) -> None:
+        """Standard Webhooks: a receiver that answers 410 must not be sent anything again."""
+        why = f"the receiver wants no more events: {reason}"
+        with suppress(WebhookNotFound):
+            disabled = self._store.disable_webhook(webhook.id, why, at_url=webhook.url)
+            if disabled.status is WebhookStatus.DISABLED:
+                record_change(
+                    "disableWebhook", webhook.id, account_id=webhook.account_id, reason=why
+                )
 
     def _webhook(self, claim: ResendClaim) -> Webhook | None:
         try:
             return self._store.webhook(claim.webhook_id)
         except WebhookNotFound:
             return None
+
+
+def _skipped(reason: str, outcome: LiveOutcome | None) -> _Sent:
+    return _Sent(ResendResult(DeliveryStatus.SKIPPED, reason=reason), outcome)

@@ -122,14 +122,12 @@ class SelectionReader:
     async def _take_over_from_live(
         self, offsets: OffsetRange, continues: Callable[[], bool]
     ) -> None:
-        settings = self._dependencies.settings
         await take_over_from_live(
             self._replay,
             offsets,
             self._lease,
             continues,
-            origin=settings.origin,
-            request_s=settings.connect_timeout_s + settings.delivery_timeout_s,
+            settings=self._dependencies.settings,
         )
 
     def _window_offsets(self) -> OffsetRange:

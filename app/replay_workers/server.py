@@ -109,15 +109,7 @@ async def _serve(settings: Settings, store: Store) -> None:
         # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
         reader = DeliveryReader(settings, history, outcomes)
-        resender = Resender(
-            store,
-            reader,
-            dependencies.attempts,
-            origin=settings.origin,
-            worker=worker.name,
-            delivery_timeout_s=settings.delivery_timeout_s,
-            poll_s=settings.poll_interval_s,
-        )
+        resender = Resender(store, reader, dependencies.attempts, settings, worker.name)
         loop = asyncio.get_running_loop()
 
         def wake(hint: RequestHint) -> None:

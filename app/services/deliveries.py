@@ -120,8 +120,10 @@ def _completed(
     if to_ms is not None:
         partition, origin = services.history.partition_for(webhook_id), services.settings.origin
         late_until_ms = store.late_recorded_ms(partition, query.window, origin=origin)
+    # The retries first: one that succeeds meanwhile is seen at least once.
+    scheduled = frozenset(store.scheduled_retries(webhook_id))
     resent = store.resent_places(webhook_id)
-    return replace(query, late_until_ms=late_until_ms, resent=resent)
+    return replace(query, late_until_ms=late_until_ms, resent=resent, scheduled=scheduled)
 
 
 async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> DeliveryDetail:
@@ -182,12 +184,19 @@ def _with_resends(found: DeliveryDetail, resends: Sequence[Resend]) -> DeliveryD
     last = max((each.number for each in found.attempts), default=0)
     made = [attempt_of(each, last + n) for n, each in enumerate(resends, start=1)]
     attempts = [*found.attempts, *(each for each in made if each is not None)]
-    has_succeeded = any(each.status is DeliveryStatus.SUCCEEDED for each in resends)
+    pending = [each for each in resends if each.status is DeliveryStatus.PENDING]
+    retry = next((each for each in pending if each.retry is not None), None)
+    summary = found.summary
+    if any(each.status is DeliveryStatus.SUCCEEDED for each in resends):
+        summary = summary.after_resend()
+    elif retry is not None:
+        summary = summary.before_retry()
     return replace(
         found,
-        summary=found.summary.after_resend() if has_succeeded else found.summary,
+        summary=summary,
         attempts=tuple(sorted(attempts, key=lambda each: each.time_ms)),
-        pending_resends=made.count(None),
+        next_attempt_ms=found.next_attempt_ms if retry is None else retry.due_ms,
+        pending_resends=sum(each.retry is None for each in pending),
     )
 
 

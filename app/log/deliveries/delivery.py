@@ -54,6 +54,10 @@ class DeliverySummary:
             return self
         return replace(self, status=DeliveryStatus.SUCCEEDED, reason=None)
 
+    def before_retry(self) -> "DeliverySummary":
+        """The delivery while it waits for a scheduled retry; `reason` is that of the last one."""
+        return replace(self, status=DeliveryStatus.PENDING, settled_ms=None)
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryDetail:

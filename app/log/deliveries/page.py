@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from app.domain.deliveries import DeliveryStatus
+from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import OffsetRange
 from app.domain.type_filter import TypeFilter
 from app.log.browser.partition_scan import RangeRequest, RawRecord
@@ -128,7 +128,8 @@ class PageReading:
         for start, stop in unsettled.ranges_below(end):
             for record in records.below(stop, start):
                 place = (record.partition, record.offset)
-                if record.offset not in unsettled or place in settled:
+                is_scheduled = DeliveryPlace(self._origin, *place) in self._query.scheduled
+                if record.offset not in unsettled or (place in settled and not is_scheduled):
                     continue
                 if self._is_requested(record):
                     self._taken.add(place)
@@ -148,6 +149,8 @@ class PageReading:
             if outcome is None:
                 continue
             delivery = of_outcome(record, outcome, self._origin)
+            if delivery.place in self._query.scheduled:
+                continue
             if delivery.place in self._query.resent:
                 delivery = delivery.after_resend()
             place = (outcome.partition, outcome.offset)

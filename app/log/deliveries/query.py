@@ -21,7 +21,8 @@ class DeliveryQuery:
     `event_type` may have wildcards, as in rules. If `may_clip`, the window begins at the first
     record that the log still has; otherwise an older window is an error. `late_until_ms` is when
     the last late event of the window arrived, if any: its outcome was written after that. The
-    deliveries `resent` have succeeded, whatever their outcomes.
+    deliveries `resent` have succeeded, whatever their outcomes, and those `scheduled` are pending:
+    they wait for a scheduled retry.
     """
 
     webhook_id: str
@@ -34,6 +35,7 @@ class DeliveryQuery:
     may_clip: bool = False
     late_until_ms: int | None = None
     resent: frozenset[DeliveryPlace] = frozenset()
+    scheduled: frozenset[DeliveryPlace] = frozenset()
 
 
 class DeliveryCursor(NamedTuple):

@@ -180,7 +180,12 @@ class DeliveryReader:
 
     def _pending(self, query: DeliveryQuery, end: int | None) -> "_Pending | None":
         """The unsettled records of the partition of a webhook; None if there are none."""
-        unsettled = self._unsettled.unsettled(self._history.partition_for(query.webhook_id))
+        partition = self._history.partition_for(query.webhook_id)
+        unsettled = self._unsettled.unsettled(partition).with_further(
+            each.offset
+            for each in query.scheduled
+            if (each.origin, each.partition) == (self._settings.origin, partition)
+        )
         end = unsettled.end if end is None else min(end, unsettled.end)
         if not unsettled.ranges_below(end):
             return None

@@ -1,6 +1,7 @@
 """Which records of `delivery_log` the live path has not settled, by its committed position."""
 
 import threading
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException
@@ -27,6 +28,11 @@ class UnsettledRecords(NamedTuple):
     end: int
     below: tuple[int, ...]
     """In rising order."""
+
+    def with_further(self, offsets: Iterable[int]) -> "UnsettledRecords":
+        """With some records below `position` that are settled, and pending all the same."""
+        further = {each for each in offsets if each < self.position}
+        return self._replace(below=tuple(sorted(further.union(self.below)))) if further else self
 
     def __contains__(self, offset: object) -> bool:
         return isinstance(offset, int) and (offset >= self.position or offset in self.below)

@@ -39,6 +39,7 @@ SETTINGS: Final[dict[str, object]] = {
     "lateness_s": LATENESS_MS / 1_000,
     # There are no retries: replays deliver what fails at the first attempt.
     "live_delays_s": "0",
+    "scheduled_retries_s": "",
     "audit_window_s": 1,
 }
 

@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
@@ -109,6 +109,8 @@ class LiveScene:
             "origin": "here",
             "server": "test",
             "live_metrics_port": free_port(),
+            # Most tests wait until an event has failed for good.
+            "scheduled_retries_s": "",
         } | settings
         environment = {f"REWIND_{name.upper()}": str(value) for name, value in given.items()}
         # After a crash, the next process waits for this session to expire.
@@ -183,6 +185,23 @@ class LiveScene:
         outcomes = self.outcomes()
         assert len(outcomes) == count
         return outcomes
+
+    def rewind_group(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """Commit an earlier position of a group, once its members have gone."""
+        with closing(
+            Consumer(
+                {"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 0}
+            )
+        ) as consumer:
+            position = TopicPartition(topic, partition, offset)
+
+            def is_committed() -> bool:
+                with suppress(KafkaException):  # while it has members
+                    consumer.commit(offsets=[position], asynchronous=False)
+                    return True
+                return False
+
+            until(is_committed, "the group has no members")
 
     def uncommitted(self, group: str, topic: str) -> int:
         """Return the consumer lag of a group."""

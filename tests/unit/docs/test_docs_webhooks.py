@@ -39,8 +39,14 @@ from app.domain.rules import (
     PATTERNS_PER_ACCOUNT_MAX,
     RULES_PER_WEBHOOK_MAX,
 )
+from app.domain.scheduled_retries import TOTAL_S_MAX, WAITING_MAX
 from app.domain.tallies import CELLS_MAX
-from app.http.endpoint_options import PAUSE_S_MAX, SECRET_CHARACTERS_MAX, TOKEN_CHARACTERS_MAX
+from app.http.endpoint_options import (
+    PAUSE_S_MAX,
+    PAUSES_MAX,
+    SECRET_CHARACTERS_MAX,
+    TOKEN_CHARACTERS_MAX,
+)
 from app.http.request_bodies import DESCRIPTION_CHARACTERS_MAX, Rotation, WebhookRequest
 from app.live.tally_writer import FLUSH_S
 from app.log.event import LoggedEvent
@@ -159,10 +165,16 @@ def test_the_limits_of_retry_schedules_are_those_of_the_default_settings() -> No
     assert first == 0
     assert "after 3, 27 and 242 s" in text
     assert pauses == [3, 27, 242]
+    hours = [each / 3_600 for each in Settings().retry_schedule.scheduled_s]
+    assert "30 minutes and 2, 5, 10, 14, 20 and 24 hours" in text
+    assert hours == [0.5, 2, 5, 10, 14, 20, 24]
+    assert f"together four days ({TOTAL_S_MAX:,} s)" in text
+    assert f"first one may be up to {longest_retries_s(pauses):,.0f} s" in text
+    assert f"At most {WAITING_MAX:,} events" in text
     assert f"{RETRY_AFTER_S_MAX:g} s counts as {RETRY_AFTER_S_MAX:g} s" in text
     assert f"{len(pauses)} pauses of together {longest_retries_s(pauses):,.0f} s" in text
     (row,) = (row for row in table(PAGE, "## Registering") if row["member"] == "retrySchedule")
-    assert row["allowed"].startswith(f"a list of 1 to {PAUSE_S_MAX:,} s")
+    assert row["allowed"].startswith(f"up to {PAUSES_MAX} pauses of 1 to {PAUSE_S_MAX:,} s")
 
 
 def test_every_operator_of_patterns_is_documented_with_a_valid_example() -> None:

@@ -139,7 +139,7 @@ async def test_a_change_keeps_what_it_does_not_name(
         "audience": None,
     }
     assert await change(authentication=None) is None
-    for schedule in ((600, 600, 600), (600, 1_200), (1_800,)):
+    for schedule in ((600, 600, 600), (1_800,), (5, 1_800, 7_200, 86_400), (1_500, 86_400)):
         changed = await change(retrySchedule=schedule)
         assert changed == EndpointOptions(retry_schedule_s=schedule)
         assert await change(description="kept") == changed
@@ -170,13 +170,13 @@ async def test_stored_limits_that_exceed_the_settings_do_not_refuse_other_change
 async def test_a_stored_schedule_that_exceeds_the_setting_does_not_refuse_other_changes(
     client: AsyncClient, store: Store, webhook: Webhook
 ) -> None:
-    longer = EndpointOptions(retry_schedule_s=(1, 1, 1, 1))
+    longer = EndpointOptions(retry_schedule_s=(3_600, 1))
     store.update_webhook(webhook.id, change_options=lambda _: longer)
     answer = await client.patch(f"/webhooks/{webhook.id}", json={"maxInFlight": 1})
     assert answer.status_code == 200, answer.text
-    assert answer.json()["retrySchedule"] == [1, 1, 1, 1]
-    answer = await client.patch(f"/webhooks/{webhook.id}", json={"retrySchedule": [1, 1, 1, 1, 1]})
-    assert (answer.status_code, answer.json()["field"]) == (400, "retrySchedule")
+    assert answer.json()["retrySchedule"] == [3_600, 1]
+    answer = await client.patch(f"/webhooks/{webhook.id}", json={"retrySchedule": [3_600, 2]})
+    assert (answer.status_code, answer.json()["field"]) == (400, "retrySchedule[0]")
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,11 @@ async def test_a_stored_schedule_that_exceeds_the_setting_does_not_refuse_other_
         ({"retrySchedule": [0]}, "retrySchedule[0]"),
         ({"retrySchedule": [1.5]}, "retrySchedule[0]"),
         ({"retrySchedule": 5}, "retrySchedule"),
-        ({"retrySchedule": [1, 1, 1, 1]}, "retrySchedule"),
-        ({"retrySchedule": [1, 1, 601]}, "retrySchedule"),
-        ({"retrySchedule": [601, 1200]}, "retrySchedule"),
+        ({"retrySchedule": [1] * 21}, "retrySchedule"),
+        ({"retrySchedule": [1, 86_401]}, "retrySchedule[1]"),
+        ({"retrySchedule": [1_801, 1]}, "retrySchedule[0]"),
+        ({"retrySchedule": [1_600, 86_400, 86_400, 86_400, 86_400]}, "retrySchedule"),
+        ({"retrySchedule": [1, 1, 1, 1], "ordering": "strict"}, "retrySchedule"),
         ({"maxEventsPerSecond": 0}, "maxEventsPerSecond"),
         ({"ordering": "fifo"}, "ordering"),
     ],

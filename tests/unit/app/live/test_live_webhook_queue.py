@@ -13,6 +13,7 @@ from app.domain.endpoint_options import EndpointOptions
 from app.domain.model import Validation
 from app.domain.partition_progress import PartitionProgress
 from app.domain.retry import FixedDelays, RetryPolicy
+from app.domain.scheduled_retries import RetrySchedule
 from app.live import queue_context
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.handovers import Handovers
@@ -20,6 +21,7 @@ from app.live.metrics import LiveMetrics
 from app.live.queue_context import QueueContext
 from app.live.recoveries import Recoveries
 from app.live.routing import RoutingTable
+from app.live.scheduled_retries import ScheduledRetries
 from app.live.webhook_queue import WebhookQueue
 from app.live.webhook_status import WebhookStatusWriter
 from app.log.event import LoggedEvent
@@ -78,6 +80,7 @@ async def context_of(
         recorder=recorder,
         handovers=Handovers(store, "here"),
         recoveries=Recoveries(store, "here", RetryPolicy()),
+        retries=ScheduledRetries(store, "here", RetrySchedule((3, 27), ()), metrics),
         start_task=group.create_task,
         delays=FixedDelays((LATER_S,)),
         in_flight_max=8,
@@ -92,11 +95,11 @@ async def context_of(
     [
         (None, (0, 3, 27)),
         ((5, 600), (0, 5, 600)),
-        ((1, 1, 1), (0, 3, 27)),
-        ((1, 601), (0, 3, 27)),
+        ((1, 1, 1), (0, 1, 1)),
+        ((1, 601), (0, 1)),
     ],
 )
-def test_a_schedule_that_exceeds_the_setting_is_not_used(
+def test_live_attempts_follow_the_schedule_as_far_as_the_setting_allows(
     store: Store, schedule_s: tuple[int, ...] | None, delays_s: tuple[float, ...]
 ) -> None:
     async def scenario() -> QueueContext:

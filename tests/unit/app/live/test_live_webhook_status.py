@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from app.domain.account_notices import OUTAGE_MS, NewNoticeEndpoint
+from app.domain.delivery import Unreachable
 from app.domain.endpoint_health import CONSECUTIVE_FAILURES_MIN
 from app.domain.model import NewWebhook, Webhook, WebhookStatus
 from app.live.metrics import LiveMetrics
@@ -18,6 +19,9 @@ from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import DEADLINE_S
 
 START_MS = 1_795_000_000_000
+
+
+ERROR = Unreachable("HTTP 500")
 
 
 class Receiver:
@@ -57,7 +61,7 @@ class Receiver:
     def fail_event(self, outages: OutageReporter, now_ms: int) -> bool:
         """Report one event that fails at its only attempt: whether that disables the webhook."""
         outages.record_failure(self.webhook, now_ms)
-        return outages.record_failed_event(self.webhook, "HTTP 500", now_ms, self._set_disabled)
+        return outages.record_failed_event(self.webhook, ERROR, now_ms, self._set_disabled)
 
     def _set_disabled(self) -> None:
         self.is_disabled = True

@@ -26,7 +26,7 @@ from tests.support.processes.waiting import until_async
 def test_claims_without_an_attempt_do_not_count(
     reused_store: ReusedStore, refused_address: str
 ) -> None:
-    settings = Settings(bootstrap_servers=refused_address, origin="here")
+    settings = Settings(bootstrap_servers=refused_address, origin="here", poll_interval_s=3_600)
     history = LogHistory(refused_address)
     outcomes = LogHistory(refused_address, topic=DELIVERY_OUTCOMES)
     claims = select(resends.c.worker, resends.c.claims, resends.c.status)
@@ -42,10 +42,8 @@ def test_claims_without_an_attempt_do_not_count(
                 store,
                 reader,
                 AttemptSender(sender, WorkerMetrics().deliveries),
-                origin="here",
-                worker="worker-1",
-                delivery_timeout_s=1,
-                poll_s=3_600,
+                settings,
+                "worker-1",
             )
             group.create_task(resender.run(stopping))
             await until_async(is_released, "the claim was released")
