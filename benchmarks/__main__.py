@@ -20,6 +20,7 @@ from benchmarks import (
     delivery_lookups,
     disk_overhead,
     group_rebalance,
+    idle_cost,
     librdkafka_clients,
     live_path,
     live_spread,
@@ -73,6 +74,7 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "rules": ("Finding the webhooks for an event, by the number of rules", rule_matching.measure),
     "worker": ("Replays from one worker process to a local receiver", worker_speed.measure),
     "memory": ("Memory of a worker process with its default settings", worker_memory.measure),
+    "idle": ("`rewind up` with SQLite while nothing happens", idle_cost.measure),
     "claims": ("Claims of replays by worker processes", claim_rate.measure),
     "turns": ("A short replay next to 100 long ones of another account", worker_turns.measure),
     "console": (

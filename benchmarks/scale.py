@@ -48,6 +48,8 @@ class Scale(NamedTuple):
     """Events of each replay when the worker's memory is measured."""
     loaded_records: int
     """Records of a nightly load."""
+    idle_s: float
+    """Duration for which an idle service is observed."""
     mutated_requests: int
     """Mutated requests to a broker that serves a stock client."""
     soak_s: float
@@ -76,6 +78,7 @@ FULL: Final = Scale(
     open_jobs=1_000,
     memory_events=1_000_000,
     loaded_records=10_000_000,
+    idle_s=60.0,
     mutated_requests=1_000_000,
     soak_s=3_600.0,
 )
@@ -102,6 +105,7 @@ QUICK: Final = Scale(
     open_jobs=200,
     memory_events=60_000,
     loaded_records=1_000_000,
+    idle_s=10.0,
     mutated_requests=20_000,
     soak_s=20.0,
 )

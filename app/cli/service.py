@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self
@@ -14,8 +13,6 @@ from app.store.secret_keys import load_secret_keys
 from app.store.stored_secrets import encrypt_text_secrets
 from app.variables import PREFIX, kafka_variable
 from logbroker.embedded import ChildProcess, EmbeddedBroker, inherited_environment
-
-POLL_S: Final = 0.2
 
 BROKER_DEFAULTS: Final = {
     "LOGBROKER_LOG_FORMAT": "json",
@@ -85,7 +82,8 @@ class LocalService:
             for name, child in self._children.items():
                 if child.exit_code is not None:
                     raise ServiceStopped(f"{name} exited with code {child.exit_code}")
-            time.sleep(POLL_S)
+            # Returns when a child has ended, whose exit code is left for the loop above.
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 
     def _start(self) -> None:
         settings = self._settings

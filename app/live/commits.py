@@ -14,6 +14,10 @@ class CommittedPartition(Protocol):
 
     committed: Committed
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was read is done, so that the position stays."""
+
     def position(self) -> Committed:
         """The position to commit."""
 
@@ -23,11 +27,24 @@ async def commit_regularly(
     partitions: Mapping[int, CommittedPartition],
     reports: ReceivedReports | None,
     interval_s: float,
+    changed: asyncio.Event,
 ) -> NoReturn:
-    """Commit the positions of all `partitions`, which may change, until cancelled."""
+    """Commit the positions of all `partitions`, which may change, until cancelled.
+
+    `changed` is set when partitions are added or records are read. It pauses while there is nothing
+    to commit.
+    """
     while True:
+        await changed.wait()
         await asyncio.sleep(interval_s)
+        changed.clear()
         await _commit(reader, partitions, reports)
+        if not all(map(_is_committed, partitions.values())):
+            changed.set()
+
+
+def _is_committed(partition: CommittedPartition) -> bool:
+    return partition.is_idle and partition.position() == partition.committed
 
 
 async def _commit(

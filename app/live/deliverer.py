@@ -86,6 +86,8 @@ class Deliverer:
         self._recent = RecentDigests(RECENT_MAX)
         self._last_outcomes: dict[str, int] = {}
         """By handover, how many outcomes must be written before it is acknowledged."""
+        self._changed = asyncio.Event()
+        """Set when there may be something to commit."""
         self._reader: GroupReader | None = None
         self._context: QueueContext | None = None
 
@@ -104,8 +106,12 @@ class Deliverer:
         self._reader, self._context = reader, context
         sweep_s = time.monotonic() + _SWEEP_S
         async with asyncio.TaskGroup() as group:
-            group.create_task(commit_regularly(reader, self._partitions, self._reports, COMMIT_S))
+            group.create_task(
+                commit_regularly(reader, self._partitions, self._reports, COMMIT_S, self._changed)
+            )
             while True:
+                if not self._queues:
+                    await self._changed.wait()
                 due_s = time.monotonic() + COMMIT_S
                 await asyncio.sleep(COMMIT_S)
                 context.is_busy = time.monotonic() - due_s > _BUSY_S
@@ -125,6 +131,7 @@ class Deliverer:
         await self._handovers.try_to_refresh()
         assert self._context is not None
         recoveries = await self._context.recoveries.read()
+<<<<<<< HEAD
         scheduled = await self._context.retries.read(tuple(positions))
         starts = {}
         for number, (committed, bounds) in positions.items():
@@ -141,10 +148,32 @@ class Deliverer:
                 ),
             )
         return starts
+=======
+        self._changed.set()
+        return {
+            partition: self._begin(partition, *each, recoveries)
+            for partition, each in positions.items()
+        }
+
+    def _begin(
+        self,
+        partition: int,
+        committed: Committed | None,
+        bounds: Bounds,
+        recoveries: dict[str, RecoveryRecord],
+    ) -> int:
+        progress = _progress(committed, bounds)
+        # No real position, so that the first commit of a new group stores where it started.
+        self._partitions[partition] = DeliveryPartition(
+            partition, progress, Committed(-1, ""), recoveries=recoveries
+        )
+        return max(progress.read_from, bounds.low)
+>>>>>>> 87108a33 (Wake an idle service by events instead of polls)
 
     def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Add each event to the queue of its webhook, unless it was settled before."""
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        self._changed.set()
         for number, some in events.items():
             partition = self._partitions.get(number)
             if partition is None:
@@ -159,6 +188,7 @@ class Deliverer:
         """Treat the unread offsets below `offset` as settled: their batches cannot be read."""
         if assigned := self._partitions.get(partition):
             assigned.progress.skip_to(offset)
+            self._changed.set()
 
     async def release_partitions(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Start no more requests, and wait for those in flight; the positions to commit."""

@@ -32,6 +32,11 @@ class DeliveryPartition:
     recoveries: dict[str, RecoveryRecord] = field(default_factory=dict)
     scheduled: frozenset[int] = frozenset()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was read is settled."""
+        return not self.progress.unsettled_count
+
     def position(self) -> Committed:
         """The position to commit, with the unsettled offsets below it."""
         commit = self.progress.commit()

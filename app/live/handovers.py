@@ -29,6 +29,8 @@ class Handovers:
         self._by_webhook: dict[str, dict[str, LiveHandover]] = {}
         self._unacknowledged: dict[str, LiveHandover] = {}
         self._since_ms = 0
+        self._version: int | None = None
+        """The data version of the database that was read last."""
 
     def of(self, delivery: LiveDelivery) -> LiveHandover | None:
         """The handover to which a delivery belongs; None if there is none."""
@@ -43,6 +45,9 @@ class Handovers:
         Raises:
             StoreUnavailable: the database does not respond.
         """
+        version = self._store.database.data_version()
+        if version is not None and version == self._version:
+            return
         found = await asyncio.to_thread(self._store.handovers, self._since_ms, origin=self._origin)
         self._since_ms = found.as_of_ms
         for handover in found.handovers:
@@ -53,6 +58,7 @@ class Handovers:
                 self._unacknowledged[handover.replay_id] = handover
         if found.handovers:
             self._forget_expired(found.as_of_ms)
+        self._version = version
 
     def _forget_expired(self, now_ms: int) -> None:
         for webhook_id, handovers in tuple(self._by_webhook.items()):

@@ -152,13 +152,17 @@ class Matcher:
         self._partitions: dict[int, _MatcherPartition] = {}
         self._reads: asyncio.Queue[_Read] = asyncio.Queue()
         self._paused: set[int] = set()
+        self._changed = asyncio.Event()
+        """Set when there may be something to commit."""
         self.pending = 0
         """The number of records that are read and not acknowledged."""
 
     async def run(self, reader: GroupReader) -> None:
         """Match events until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(commit_regularly(reader, self._partitions, self._reports, COMMIT_S))
+            group.create_task(
+                commit_regularly(reader, self._partitions, self._reports, COMMIT_S, self._changed)
+            )
             while True:
                 self._pause_or_resume(reader)
                 read = await self._reads.get()
@@ -170,6 +174,7 @@ class Matcher:
 
     async def start_partitions(self, positions: Mapping[int, GroupPosition]) -> dict[int, int]:
         """The offsets to read from: the committed positions, or the first event for a new group."""
+        self._changed.set()
         return {partition: self._begin(partition, *each) for partition, each in positions.items()}
 
     def _begin(self, partition: int, committed: Committed | None, bounds: Bounds) -> int:
@@ -187,12 +192,14 @@ class Matcher:
                 self._count_received(some)
         count = sum(map(len, events.values()))
         self.pending += count
+        self._changed.set()
         self._reads.put_nowait(_Read(events, ranges, count, time.monotonic()))
 
     def skip_to(self, partition: int, offset: int) -> None:
         """Treat the unread offsets below `offset` as done: their batches cannot be read."""
         if assigned := self._partitions.get(partition):
             assigned.ranges.append(_ReadRange(offset, is_done=True))
+            self._changed.set()
 
     async def release_partitions(self, partitions: Sequence[int]) -> dict[int, Committed]:
         """Wait up to a limit for pending records; the positions to commit."""

@@ -143,10 +143,15 @@ class Recoveries:
     async def start_replays(self) -> NoReturn:
         """Create the replays that are due, until cancelled."""
         sweep_s = time.monotonic() + _SWEEP_S
+        done_version: int | None = None
         while True:
             await asyncio.sleep(START_S)
+            # What is due depends on what is stored, not on the time.
+            version = self._store.database.data_version()
             try:
-                await asyncio.to_thread(self._start_due)
+                if version is None or version != done_version:
+                    await asyncio.to_thread(self._start_due)
+                    done_version = version
                 if time.monotonic() >= sweep_s:
                     sweep_s = time.monotonic() + _SWEEP_S
                     finish = partial(self._store.finish_abandoned_recoveries, origin=self._origin)

@@ -41,6 +41,8 @@ class RoutingTable:
         self._webhook_ids: dict[str, set[str]] = {}
         """By account."""
         self._revision = 0
+        self._version: int | None = None
+        """The data version of the database whose changes are applied."""
         self._fresh_s = time.monotonic()
         self._next_warning_s = 0.0
         self._refreshed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -120,8 +122,11 @@ class RoutingTable:
             StoreUnavailable: the database does not respond.
         """
         began_s = time.monotonic()
-        changes = await asyncio.to_thread(self._store.routing_changes, self._revision)
-        await self._apply(changes)
+        version = self._store.database.data_version()
+        if version is None or version != self._version:
+            changes = await asyncio.to_thread(self._store.routing_changes, self._revision)
+            await self._apply(changes)
+            self._version = version
         self._fresh_s = began_s
 
     async def _try_to_refresh(self) -> None:

@@ -27,7 +27,13 @@ RECORDS_MAX: Final = 500
 """Records that are handed over at once."""
 
 _WAIT_S: Final = 0.1
-"""The longest time that a read blocks, and so the delay of a stop and of commits."""
+"""The longest time that a read blocks, and so the delay of commits."""
+
+_IDLE_WAIT_S: Final = 1.0
+"""The same after a quiet time, and so the delay of a stop. Records end it at once."""
+
+_QUIET_S: Final = 2.0
+"""After this time without records and commits, the reader is idle."""
 
 _HELD_WAIT_S: Final = 0.02
 """The same while partitions are held, and so the delay of their release."""
@@ -103,6 +109,8 @@ class GroupReader:
         self._held: set[int] = set()
         self._paused: set[int] = set()
         self._next_lag_s = 0.0
+        self._active_s = 0.0
+        """When the last records were read or positions committed."""
         self._next_warning_s = 0.0
         self._blocked_s = 0.0
 
@@ -181,6 +189,7 @@ class GroupReader:
         with self._lock:
             commits, self._commits = self._commits, {}
         if commits:
+            self._active_s = time.monotonic()
             with suppress(KafkaException):  # a rebalance is in progress
                 consumer.commit(offsets=self._partition_offsets(commits), asynchronous=True)
 
@@ -194,10 +203,17 @@ class GroupReader:
 
     def _messages(self, consumer: Consumer) -> "list[Message]":
         # `consume` waits for all it may return. So wait for one, then take what is available.
-        first = consumer.poll(_HELD_WAIT_S if self._paused else _WAIT_S)
+        first = consumer.poll(self._wait_s())
         if first is None:
             return []
+        self._active_s = time.monotonic()
         return [first, *consumer.consume(RECORDS_MAX - 1, 0)]
+
+    def _wait_s(self) -> float:
+        if self._paused:
+            return _HELD_WAIT_S
+        is_quiet = time.monotonic() - self._active_s >= _QUIET_S
+        return _IDLE_WAIT_S if is_quiet else _WAIT_S
 
     def _hand_over(self, messages: "Sequence[Message]") -> None:
         events: dict[int, list[LoggedEvent]] = {}

@@ -26,8 +26,11 @@ from logbroker.client.stamper import SERVER_BYTES_MAX, Stamper
 _log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
-_IDLE_S: Final = 1.0
+_IDLE_S: Final = 5.0
 """Time between two polls while nothing is published: the client may have errors to log."""
+
+_AUDITED_IDLE_S: Final = 1.0
+"""The same with an audit, whose reports are due some time after the last event."""
 
 _FULL_QUEUE_S: Final = 0.01
 """Time between two attempts to add to a full queue; thousands of records leave it meanwhile."""
@@ -221,11 +224,12 @@ class EventPublisher:
             self._has_work.set()
 
     def _poll(self) -> None:
+        idle_s = _IDLE_S if self._audit is None else _AUDITED_IDLE_S
         while not self._is_closed.is_set():
             self._has_work.clear()
-            is_idle = self._producer.poll(_POLL_S) == 0 and len(self._producer) == 0
-            if is_idle:
-                self._has_work.wait(_IDLE_S)
+            wait_s = _POLL_S if len(self._producer) else 0
+            if self._producer.poll(wait_s) == 0 and len(self._producer) == 0:
+                self._has_work.wait(idle_s)
             if self._is_fatal:
                 self._replace_producer()
             if self._audit is not None:

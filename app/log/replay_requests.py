@@ -42,7 +42,7 @@ _OFFSETS: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18}):([0-9]{1,18})")
 
 _CLOSE_S: Final = 1.0
 
-_WAIT_S: Final = 0.2
+_WAIT_S: Final = 1.0
 """The longest time that a read blocks, and so the delay of a stop."""
 
 _IDLE_FETCH_MS: Final = 10_000

@@ -46,6 +46,8 @@ class AccountOutbox:
 
     async def claim(self, lease_s: float) -> Send | None:
         """Claim a notice; see `Outbox`."""
+        if await self._dependencies.work.is_idle():
+            return None
         in_flight = Counter(self._busy.values())
         full = [account for account, count in in_flight.items() if count >= _PER_ACCOUNT_MAX]
         mailer = self._dependencies.mailer

@@ -11,6 +11,7 @@ from app.log.replay_requests import ReplayRequestPublisher
 from app.mail.mailer import Mailer
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.work_watch import WorkWatch
 from app.store import Store
 from app.webhooks.guard import Guard
 
@@ -24,6 +25,7 @@ class WorkerDependencies:
 
     settings: Settings
     store: Store
+    work: WorkWatch
     history: LogHistory
     outcomes: LogHistory
     clients: ReaderClients

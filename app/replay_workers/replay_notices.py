@@ -29,6 +29,8 @@ class ReplayOutbox:
 
     async def claim(self, lease_s: float) -> Send | None:
         """Claim a notice; see `Outbox`."""
+        if await self._dependencies.work.is_idle():
+            return None
         notice = await asyncio.to_thread(self._dependencies.store.claim_notice, lease_s)
         if notice is None:
             return None

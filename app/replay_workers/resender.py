@@ -29,6 +29,7 @@ from app.domain.tallies import CountedTally, SettledDelivery, tallies_of
 from app.log.deliveries import DeliveryReader
 from app.log.errors import LogError, NotInLog
 from app.replay_workers.delivery import LAST_REQUESTS_S
+from app.replay_workers.work_watch import WorkWatch
 from app.store import Store, StoreUnavailable, WebhookNotFound
 
 _RETRY_S: Final = 2.0
@@ -62,12 +63,14 @@ class Resender:
     def __init__(
         self,
         store: Store,
+        work: WorkWatch,
         reader: DeliveryReader,
         attempts: AttemptSender,
         settings: Settings,
         worker: str,
     ) -> None:
         self._store = store
+        self._work = work
         self._reader = reader
         self._attempts = attempts
         self._origin = settings.origin
@@ -116,7 +119,9 @@ class Resender:
             return []
         busy = list(self._in_flight.values())
         try:
-            if not await asyncio.to_thread(self._store.is_any_resend_due, self._origin):
+            if await self._work.is_idle() or not await asyncio.to_thread(
+                self._store.is_any_resend_due, self._origin
+            ):
                 return []
             return await asyncio.to_thread(
                 self._store.claim_resends, self._worker, self._lease_s, self._origin, room, busy

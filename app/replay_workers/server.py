@@ -31,6 +31,7 @@ from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.replay_workers.resender import Resender
+from app.replay_workers.work_watch import WorkWatch
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store, StoreError
 from app.store.process_heartbeat import ProcessHeartbeat
@@ -94,6 +95,7 @@ async def _serve(settings: Settings, store: Store) -> None:
         dependencies = WorkerDependencies(
             settings,
             store,
+            WorkWatch(store, settings.origin),
             history,
             outcomes,
             clients,
@@ -109,7 +111,20 @@ async def _serve(settings: Settings, store: Store) -> None:
         # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
         reader = DeliveryReader(settings, history, outcomes)
+<<<<<<< HEAD
         resender = Resender(store, reader, dependencies.attempts, settings, worker.name)
+=======
+        resender = Resender(
+            store,
+            dependencies.work,
+            reader,
+            dependencies.attempts,
+            origin=settings.origin,
+            worker=worker.name,
+            delivery_timeout_s=settings.delivery_timeout_s,
+            poll_s=settings.poll_interval_s,
+        )
+>>>>>>> 87108a33 (Wake an idle service by events instead of polls)
         loop = asyncio.get_running_loop()
 
         def wake(hint: RequestHint) -> None:

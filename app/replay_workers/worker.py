@@ -107,9 +107,19 @@ class ReplayWorker:
         while not stopping.is_set():
             self._wake.clear()
             if not await self._claim_or_make_room():
-                pause_s = max(self._dependencies.settings.poll_interval_s, self._unavailable_s)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause_s)
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait until it is woken, or until a poll may find something."""
+        pause_s = max(self._dependencies.settings.poll_interval_s, self._unavailable_s)
+        while not self._wake.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause_s)
+                return
+            with suppress(StoreUnavailable):  # the next claim reports it
+                if await self._dependencies.work.is_idle():
+                    continue
+            return
 
     async def _wake_when_set(self, stopping: asyncio.Event) -> None:
         await stopping.wait()

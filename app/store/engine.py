@@ -18,6 +18,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from app.store.data_version import DataVersion
 from app.store.errors import StoreUnavailable
 from app.store.secret_keys import NO_KEYS, SecretKeys, option_of
 
@@ -109,6 +110,7 @@ class Database:
 
     def __init__(self, url: str, keys: SecretKeys = NO_KEYS) -> None:
         self._engine = open_engine(url).execution_options(**option_of(keys))
+        self._data_version = DataVersion(self._engine)
         self._writer = self._engine.execution_options(**{_WRITES: True})
         is_sqlite = self._engine.dialect.name == "sqlite"
         self._autocommit_writer = (
@@ -116,6 +118,13 @@ class Database:
             if is_sqlite
             else self._engine.execution_options(isolation_level="AUTOCOMMIT")
         )
+
+    def data_version(self) -> int | None:
+        """A number that is equal only if nothing was committed; None if unknown.
+
+        See `DataVersion.read`. It also changes with the commits of this object.
+        """
+        return self._data_version.read()
 
     def read(
         self,
@@ -179,7 +188,8 @@ class Database:
             return _write_once(writer, work)
 
     def close(self) -> None:
-        """Close all connections of the pool."""
+        """Close all connections."""
+        self._data_version.close()
         self._engine.dispose()
 
 

@@ -33,6 +33,7 @@ from app.store import (
     routing,
     secret_rotation,
     statistics,
+    waiting_work,
 )
 from app.store import accounts as account_table
 from app.store import failures as failure_table
@@ -423,6 +424,7 @@ class Store:
     count_webhooks_by_health = reads(overview.count_webhooks_by_health)
 
     create_resends = writes(resend_table.create_resends)
+    is_any_work_waiting = reads(waiting_work.is_any_work_waiting)
     is_any_resend_due = reads(resend_table.is_any_resend_due)
     claim_resends = writes(resend_table.claim_resends)
     finish_resend = writes(resend_table.finish_resend)

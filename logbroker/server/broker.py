@@ -61,8 +61,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("logbroker.broker")
 
 READ_THREADS: Final = 4
-PRODUCE_TIMEOUT_CHECK_S: Final = 0.5
-STALL_CHECK_S: Final = 1.0
+TIME_LIMIT_CHECK_S: Final = 0.5
 
 YOUNG_GENERATION: Final = 1
 COLLECTION_THRESHOLDS: Final = (700, 10, 100)
@@ -115,8 +114,6 @@ class Broker:
         self._housekeeping.start()
         self._cleaner.start()
         self._coordinator.start()
-        self._loop.call_every(PRODUCE_TIMEOUT_CHECK_S, self._expire_requests)
-        self._loop.call_every(STALL_CHECK_S, self._listener.close_stalled)
         self._schedule_reopening()
         # After an unexpected error nothing is closed, so that the next start recovers every log.
         self._loop.run(self._end_turn)
@@ -167,6 +164,8 @@ class Broker:
 
     def _build(self, view: ClusterView) -> None:
         config, loop = self._config, self._loop
+        self._is_check_due = False
+        """Whether a check of time limits is scheduled."""
         self._counters = Counters()
         self._partitions = partitions = Partitions(view)
         self._closed_partitions: set[Partition] = set()
@@ -314,6 +313,8 @@ class Broker:
             touched.pop().finish_turn()
         if self._listener.memory.is_short:
             self._listener.memory.resume_waiting()
+        if not self._is_check_due:
+            self._check_time_limits_later()
 
     def _apply_view(self, view: ClusterView) -> Step:
         # Batches of this turn are written while this broker still leads their partitions.
@@ -373,8 +374,16 @@ class Broker:
         self._dispatcher.touched.update(self._produce.close_partition(partition, reason))
         self._dispatcher.touched.update(self._fetch.close_partition(partition))
 
-    def _expire_requests(self) -> None:
+    def _check_time_limits_later(self) -> None:
+        """Check them soon if a request waits for a flush, or a connection for request memory."""
+        if not self._produce.purgatory.is_empty or self._listener.memory.is_short:
+            self._is_check_due = True
+            self._loop.call_at(self._loop.now_s + TIME_LIMIT_CHECK_S, self._check_time_limits)
+
+    def _check_time_limits(self) -> None:
+        self._is_check_due = False
         self._dispatcher.touched.update(self._produce.expire())
+        self._listener.close_stalled()
 
     def _close(self) -> None:
         self._listener.close()

@@ -100,7 +100,7 @@ class ProduceHandler:
         """Partitions with staged batches: log end offset and written bytes before them."""
         self._write_failed: set[Partition] = set()
         """Partitions whose last write failed; the failure is logged once."""
-        self._purgatory = ProducePurgatory()
+        self.purgatory = ProducePurgatory()
 
     def handle(self, connection: Connection, view: memoryview, start: int, end: int) -> bool:
         """Append the batches of the request at `view[start:end]`; `end_turn` completes it.
@@ -169,12 +169,12 @@ class ProduceHandler:
 
     def complete_flushed(self, partition: Partition) -> list[Connection]:
         """Complete runs after the high watermark advanced; returns connections to send on."""
-        runs = self._purgatory.pop_flushed(partition, partition.log.high_watermark)
+        runs = self.purgatory.pop_flushed(partition, partition.log.high_watermark)
         return [run.connection for run in runs if self._complete_if_flushed(run, partition)]
 
     def fail_unflushed(self, partition: Partition, refusal: RequestRefused) -> list[Connection]:
         """Fail all runs that wait for a flush; returns connections to send on."""
-        runs = self._purgatory.pop_all(partition)
+        runs = self.purgatory.pop_all(partition)
         for run in runs:
             run.failed[partition] = refusal
         return [run.connection for run in runs if self._complete_if_flushed(run, partition)]
@@ -186,7 +186,7 @@ class ProduceHandler:
 
     def expire(self) -> list[Connection]:
         """Fail the runs whose timeout has passed; their records stay in the log."""
-        expired = list(self._purgatory.expired(self._loop.now_s))
+        expired = list(self.purgatory.expired(self._loop.now_s))
         connections = []
         for run in expired:
             # A run that waits for several partitions is in the list several times.
@@ -195,7 +195,7 @@ class ProduceHandler:
                 run.failed.update(dict.fromkeys(run.unflushed, late))
                 self._complete(run)
                 connections.append(run.connection)
-        self._purgatory.remove_complete()
+        self.purgatory.remove_complete()
         return connections
 
     def _open_run(self, connection: Connection, request: ProduceRequest) -> ProduceRun:
@@ -419,7 +419,7 @@ class ProduceHandler:
             end, failure = partition.log.log_end_offset, partition.log.failure
             if partition.log.high_watermark < end:
                 if failure is None:
-                    self._purgatory.add(partition, end, run)
+                    self.purgatory.add(partition, end, run)
                 else:
                     run.failed[partition] = failure  # the flush failed while the run was held
         if not run.unflushed:

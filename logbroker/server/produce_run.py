@@ -188,6 +188,11 @@ class ProducePurgatory:
     def __init__(self) -> None:
         self._runs: dict[Partition, deque[tuple[int, ProduceRun]]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run waits."""
+        return not self._runs
+
     def add(self, partition: Partition, end_offset: int, run: ProduceRun) -> None:
         """Let `run` wait until the high watermark of `partition` reaches `end_offset`."""
         run.unflushed.add(partition)

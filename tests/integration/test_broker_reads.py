@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.kafka.broker_process import BrokerProcess
-from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
+from tests.support.kafka.raw_connection import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    PRODUCE_VERSION,
+    RawConnection,
+    batch_of,
+    produce_request,
+)
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -190,6 +197,7 @@ def test_a_consumer_that_disconnects_with_pending_responses_is_removed(
 # --- only what is flushed is seen ---
 
 FLUSH_MS = 1_500
+REQUEST_TIMED_OUT = 7
 
 
 @pytest.fixture
@@ -229,6 +237,16 @@ def test_acks_1_completes_before_the_flush_and_the_record_is_not_visible_yet(
             broker.change_topic("lazy", flush_ms="1")
             seen = consumer.fetched()
             assert (seen.high_watermark, len(seen.records)) == (1, 1)
+
+
+def test_acks_all_times_out_without_a_flush_also_on_a_broker_that_was_idle(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "log", "--topic-config", "flush.ms=3600000") as broker:
+        broker.serve().make_topic("lazy")
+        with RawConnection(broker.bootstrap_servers) as producer:
+            for _ in range(2):
+                request = produce_request("lazy", batch_of(b"one"), acks=ACKS_ALL, timeout_ms=100)
+                sent = producer.send(request, PRODUCE_VERSION)
+                assert producer.produced()[:2] == (sent, REQUEST_TIMED_OUT)
 
 
 def test_enough_messages_are_flushed_before_their_time(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
 from app.replay_workers.server import sender_limits
+from app.replay_workers.work_watch import WorkWatch
 from app.replay_workers.worker import ReplayWorker
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -186,6 +187,7 @@ class Bench:
             dependencies = WorkerDependencies(
                 self.settings,
                 self.store,
+                WorkWatch(self.store, self.settings.origin),
                 LogHistory(self.bootstrap_servers, timeout_s=1.0),
                 LogHistory(self.bootstrap_servers, timeout_s=1.0, topic=DELIVERY_OUTCOMES),
                 clients,

@@ -25,6 +25,7 @@ from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.work_watch import WorkWatch
 from app.replay_workers.worker import ReplayWorker
 from app.services.metrics import ApiMetrics
 from app.services.services import Services
@@ -92,6 +93,7 @@ class Service:
                 dependencies = WorkerDependencies(
                     settings,
                     store,
+                    WorkWatch(store, settings.origin),
                     history,
                     outcomes,
                     clients,

@@ -15,6 +15,7 @@ from app.log.history import LogHistory
 from app.log.topics import DELIVERY_OUTCOMES
 from app.replay_workers.metrics import WorkerMetrics
 from app.replay_workers.resender import Resender
+from app.replay_workers.work_watch import WorkWatch
 from app.store.resend_tables import resends
 from app.webhooks.guard import Guard
 from app.webhooks.sender import WebhookSender
@@ -40,6 +41,7 @@ def test_claims_without_an_attempt_do_not_count(
         async with WebhookSender(Guard(allow_private=True)) as sender, asyncio.TaskGroup() as group:
             resender = Resender(
                 store,
+                WorkWatch(store, "here"),
                 reader,
                 AttemptSender(sender, WorkerMetrics().deliveries),
                 settings,
