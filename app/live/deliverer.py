@@ -131,7 +131,6 @@ class Deliverer:
         await self._handovers.try_to_refresh()
         assert self._context is not None
         recoveries = await self._context.recoveries.read()
-<<<<<<< HEAD
         scheduled = await self._context.retries.read(tuple(positions))
         starts = {}
         for number, (committed, bounds) in positions.items():
@@ -147,28 +146,8 @@ class Deliverer:
                     offset for where, offset in scheduled if where == number and offset >= start
                 ),
             )
-        return starts
-=======
         self._changed.set()
-        return {
-            partition: self._begin(partition, *each, recoveries)
-            for partition, each in positions.items()
-        }
-
-    def _begin(
-        self,
-        partition: int,
-        committed: Committed | None,
-        bounds: Bounds,
-        recoveries: dict[str, RecoveryRecord],
-    ) -> int:
-        progress = _progress(committed, bounds)
-        # No real position, so that the first commit of a new group stores where it started.
-        self._partitions[partition] = DeliveryPartition(
-            partition, progress, Committed(-1, ""), recoveries=recoveries
-        )
-        return max(progress.read_from, bounds.low)
->>>>>>> 87108a33 (Wake an idle service by events instead of polls)
+        return starts
 
     def process_events(self, events: Mapping[int, Sequence[LoggedEvent]]) -> None:
         """Add each event to the queue of its webhook, unless it was settled before."""

@@ -111,20 +111,9 @@ async def _serve(settings: Settings, store: Store) -> None:
         # One write, so that a line of another thread cannot split it.
         sys.stderr.write(f"{READY_LINE}\n")
         reader = DeliveryReader(settings, history, outcomes)
-<<<<<<< HEAD
-        resender = Resender(store, reader, dependencies.attempts, settings, worker.name)
-=======
         resender = Resender(
-            store,
-            dependencies.work,
-            reader,
-            dependencies.attempts,
-            origin=settings.origin,
-            worker=worker.name,
-            delivery_timeout_s=settings.delivery_timeout_s,
-            poll_s=settings.poll_interval_s,
+            store, dependencies.work, reader, dependencies.attempts, settings, worker.name
         )
->>>>>>> 87108a33 (Wake an idle service by events instead of polls)
         loop = asyncio.get_running_loop()
 
         def wake(hint: RequestHint) -> None:
