@@ -96,7 +96,7 @@ async def deliveries_page(
         rejection = form_rejection(error, FIELDS)
     newer = None
     if page is not None and not cursor and not any(typed.values()):
-        newer = settled.loaded_with(page.items, present_ms)
+        newer = settled.loaded_with(page, present_ms)
     following = None if page is None else page.next_cursor
     return await render_page(
         request,

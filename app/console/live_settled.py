@@ -13,7 +13,7 @@ from app.console.live_pages import SETTLED_PREFIX, OpenPage, PageUpdate
 from app.console.urls import deliveries_url
 from app.domain.hours import HOUR_MS
 from app.domain.tallies import Span
-from app.log.deliveries import DeliverySummary
+from app.log.deliveries import DeliveryPage
 from app.services.services import Services
 from app.store.sql import IDS_PER_QUERY
 
@@ -47,10 +47,18 @@ class SettledCount(NamedTuple):
         """The text that `parse` parses."""
         return ".".join(map(str, self))
 
-    def loaded_with(self, shown: Iterable[DeliverySummary], present_ms: int) -> Self:
-        """Return the count of a list with these deliveries, which was counted at `present_ms`."""
-        uncounted_ms = max(self.from_ms, present_ms - UNCOUNTED_MS)
-        loaded = self.total + sum((each.settled_ms or 0) >= uncounted_ms for each in shown)
+    def loaded_with(self, page: DeliveryPage, present_ms: int) -> Self:
+        """Return the count of a list with this first page, which was counted at `present_ms`.
+
+        It is exact if the page reaches back to `from_ms`. Otherwise, deliveries that were settled
+        shortly before may count twice.
+        """
+        settled_ms = [each.settled_ms for each in page.items if each.settled_ms is not None]
+        loaded = sum(each >= self.from_ms for each in settled_ms)
+        is_whole = page.next_cursor is None or any(each < self.from_ms for each in settled_ms)
+        if not is_whole or loaded < self.total:
+            uncounted_ms = max(self.from_ms, present_ms - UNCOUNTED_MS)
+            loaded = self.total + sum(each >= uncounted_ms for each in settled_ms)
         return self._replace(loaded=loaded, total=loaded)
 
     @property

@@ -11,8 +11,10 @@ from app.console.live_settled import (
     queue_counts,
     read_counts,
 )
+from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import ReplayFilter, Webhook
 from app.domain.tallies import CountedTally, DeliveryTally, Span
+from app.log.deliveries import DeliveryPage, DeliverySummary
 from app.services.services import Services
 from app.store import Store
 
@@ -36,13 +38,47 @@ def page_of(account: str | None, webhook: Webhook, version: str) -> OpenPage:
     return OpenPage(account, ReplayFilter(), {f"settled-{webhook.id}": version})
 
 
+def page_with(*settled_ms: int, next_cursor: str | None = None) -> DeliveryPage:
+    """Return a page of deliveries that were settled at these times."""
+    items = (
+        DeliverySummary(
+            DeliveryPlace("here", 0, offset),
+            webhook_id="wh_1",
+            event_id=f"evt_{offset}",
+            event_type="made",
+            time_ms=each,
+            status=DeliveryStatus.SUCCEEDED,
+            settled_ms=each,
+        )
+        for offset, each in enumerate(settled_ms)
+    )
+    return DeliveryPage(tuple(items), next_cursor, is_partial=False, from_ms=0)
+
+
+def test_a_delivery_that_is_in_the_statistics_and_in_the_list_counts_once() -> None:
+    present_ms = FROM_MS + 60_000
+    counted = SettledCount(FROM_MS, 2, 2)
+    just_now = (present_ms, present_ms - 1, present_ms - 2)
+    # The first one is in the list alone.
+    assert counted.loaded_with(page_with(*just_now), present_ms).loaded == 3
+    reaching_back = page_with(*just_now, FROM_MS - 1, next_cursor="more")
+    assert counted.loaded_with(reaching_back, present_ms).loaded == 3
+
+
+def test_a_page_without_all_deliveries_since_the_start_adds_the_latest_ones() -> None:
+    present_ms = FROM_MS + 60_000
+    counted = SettledCount(FROM_MS, 9, 9)
+    page = page_with(present_ms, present_ms - 20_000, next_cursor="more")
+    assert counted.loaded_with(page, present_ms).loaded == 10
+
+
 async def test_open_lists_get_the_number_of_new_deliveries(
     services: Services, store: Store, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     settle(store, webhook, 4)
     loaded = count_settled(services, webhook.id, FROM_MS + 1)
     assert loaded == SettledCount(FROM_MS, 5, 5)
-    version = loaded.loaded_with([], FROM_MS + 1).version
+    version = loaded.loaded_with(page_with(), FROM_MS + 1).version
     operators, owners, others = pages = [
         page_of(account, webhook, version)
         for account in (None, webhook.account_id, others_webhook.account_id)
