@@ -23,7 +23,14 @@ from app.log.topics import DELIVERY_ARCHIVE, DELIVERY_LOG
 from app.replay_workers.checkpoints import CheckpointRecorder
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.endpoint import ReplayEndpoint
-from app.replay_workers.errors import LeaseLost, ReceiverGone, ReplayPostponed, ReplayRefused
+from app.replay_workers.errors import (
+    LeaseLost,
+    ReceiverGone,
+    ReplayPostponed,
+    ReplayRefused,
+    TurnEnded,
+    WorkerStopping,
+)
 from app.replay_workers.lease_keeper import LeaseKeeper
 from app.replay_workers.queue import ReplayQueue
 from app.replay_workers.selection import Selection
@@ -138,7 +145,7 @@ class ReplayDelivery:
             return
         self._reason = reason
         self._reading.cancel()
-        self._sender.stop()
+        self._sender.stop(withholds=not isinstance(reason, TurnEnded | WorkerStopping))
         deliveries = self._queue.deliveries
         deliveries.stop(self._sender.in_request)
         asyncio.get_running_loop().call_later(LAST_REQUESTS_S, deliveries.stop)

@@ -123,6 +123,7 @@ class ReplaySender:
     _probe_s: float | None = field(init=False, default=None)
     _probe_ms: int | None = field(init=False, default=None)
     _is_stopping: bool = field(init=False, default=False)
+    _is_withheld: bool = field(init=False, default=False)
     _waiting: int = field(init=False, default=0)
     """Requests that wait for a retry."""
     _probe_turn: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
@@ -136,9 +137,13 @@ class ReplaySender:
         """Whether a request failed that will be sent again."""
         return self.failures.has_waiting_requests
 
-    def stop(self) -> None:
-        """Start no more attempts."""
+    def stop(self, *, withholds: bool) -> None:
+        """Start no more attempts; `withholds` those, too, whose connection is being opened.
+
+        Otherwise these leave: events behind them may have been delivered, and would be repeated.
+        """
         self._is_stopping = True
+        self._is_withheld = withholds
 
     async def deliver(self, queue: ReplayQueue, queued: QueuedBatch) -> None:
         """Deliver a batch, in parts if it is too large, and settle it in the queue."""
@@ -324,7 +329,7 @@ class ReplaySender:
 
     def _may_start(self) -> bool:
         return (
-            self.lease.is_held() and self.checkpoint_age.is_within_limit() and not self._is_stopping
+            self.lease.is_held() and self.checkpoint_age.is_within_limit() and not self._is_withheld
         )
 
     def _refusal(self, events: Sequence[LoggedEvent], given_up: GivenUp) -> ReplayRefused | None:

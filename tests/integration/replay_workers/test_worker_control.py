@@ -226,7 +226,8 @@ def test_an_ordered_webhook_is_disabled_when_its_receiver_fails_for_a_day_of_rec
             [
                 NewEvent(webhook.id, f"evt_{number}", "test.happened", begin_ms + number, b"{}")
                 for number in range(20)
-            ]
+            ],
+            origin=origin,
         )
         record = RecoveryRecord(begin_ms, Window(begin_ms, begin_ms + 1_000))
         bench.store.save_recovery(webhook.id, record, origin=origin, is_recovered=True)
