@@ -31,9 +31,11 @@ from benchmarks import (
     mirror_copy,
     mutated_requests,
     nightly_load,
+    receiver_latency,
     record_decoding,
     record_validation,
     replay_cost,
+    replay_start,
     rule_matching,
     schema_lookups,
     soak,
@@ -65,6 +67,11 @@ GROUPS: Final[Mapping[str, tuple[str, Measure]]] = {
     "opening": ("Start on a large log, cold page cache", log_opening.measure),
     "compaction": ("Compaction of a log, 200-byte messages with keys", log_compaction.measure),
     "replay": ("Replay of one window from logs of different lengths", replay_cost.measure),
+    "start": ("From `POST /replays` to the first event", replay_start.measure),
+    "latency": (
+        "Replays from one worker to receivers of different latency",
+        receiver_latency.measure,
+    ),
     "deliveries": (
         "Look-ups of deliveries in logs of different lengths",
         delivery_lookups.measure,

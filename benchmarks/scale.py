@@ -31,6 +31,8 @@ class Scale(NamedTuple):
     """Events of a replay with one event per request."""
     batched_events: int
     """Events of a replay with 100 events per request."""
+    short_replays: int
+    """Short replays whose first event is awaited, one after the other."""
     scanned_records: int
     """Records of a window in which few belong to the webhook."""
     live_events: int
@@ -69,6 +71,7 @@ FULL: Final = Scale(
     topics=1_000,
     single_events=20_000,
     batched_events=300_000,
+    short_replays=50,
     scanned_records=1_500_000,
     live_events=20_000,
     live_s=4.0,
@@ -96,6 +99,7 @@ QUICK: Final = Scale(
     topics=100,
     single_events=5_000,
     batched_events=60_000,
+    short_replays=10,
     scanned_records=300_000,
     live_events=4_000,
     live_s=2.0,

@@ -13,6 +13,9 @@ from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 
 HANG_S: Final = 3_600.0
 
+DELAYS_MS: Final = (0, 20, 200)
+"""The latencies of receivers that record events."""
+
 
 class Report(NamedTuple):
     """The POSTs since the last report; times in seconds of the system's monotonic clock."""
@@ -35,16 +38,18 @@ class Report(NamedTuple):
 class TimingReceiver:
     """The client of the receiver's process.
 
-    The receiver accepts and records events on every path of `url`. At `blind_url` it accepts them
-    without a record, and at `hanging_url` it never responds.
+    The receiver accepts and records events on every path of `url`, which is the first of
+    `delayed_urls`, by their latency in ms. At `blind_url` it accepts them without a record, and at
+    `hanging_url` it never responds.
     """
 
     def __init__(self, control: Connection) -> None:
         self._control = control
-        self.url: str
         self.blind_url: str
         self.hanging_url: str
-        self.url, self.blind_url, self.hanging_url = control.recv()
+        self.blind_url, self.hanging_url, *delayed = control.recv()
+        self.delayed_urls: dict[int, str] = dict(zip(DELAYS_MS, delayed, strict=True))
+        self.url = self.delayed_urls[0]
 
     @property
     def port(self) -> int:
@@ -153,8 +158,11 @@ async def _serve_until_stopped(control: Connection) -> None:
     calls: Mapping[str, Callable[[], object]] = {
         each.__name__: each for each in (posts.count, posts.report, posts.arrivals)
     }
-    receivers = WebhookReceiver(on_webhook=posts.add), WebhookReceiver(), WebhookReceiver()
-    receivers[2].answer(204, delay_s=HANG_S)
+    delayed = [WebhookReceiver(on_webhook=posts.add) for _ in DELAYS_MS]
+    for receiver, delay_ms in zip(delayed, DELAYS_MS, strict=True):
+        receiver.answer(204, delay_s=delay_ms / 1_000)
+    receivers = WebhookReceiver(), WebhookReceiver(), *delayed
+    receivers[1].answer(204, delay_s=HANG_S)
     for receiver in receivers:
         await receiver.start()
     control.send([receiver.url for receiver in receivers])
