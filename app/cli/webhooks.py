@@ -60,6 +60,11 @@ def show(webhook_id: str, **overrides: str | None) -> None:
     type=click.Choice([str(each) for each in Ordering]),
     help="Whether new events wait for earlier ones, also during a recovery.",
 )
+@click.option(
+    "--retry-schedule",
+    callback=lambda _context, _option, text: _pauses_s(text),
+    help="Seconds before each retry of an event, separated by commas.",
+)
 @api_options
 def update(
     webhook_id: str,
@@ -68,6 +73,7 @@ def update(
     event_types: tuple[str, ...],
     auto_recovery: bool | None,
     ordering: str | None,
+    retry_schedule: list[int] | None,
     **overrides: str | None,
 ) -> None:
     """Change a webhook. What is not given stays as it is."""
@@ -77,6 +83,7 @@ def update(
         "eventTypes": list(event_types) or None,
         "autoRecovery": auto_recovery,
         "ordering": ordering,
+        "retrySchedule": retry_schedule,
     }
     changes: dict[str, object] = {
         name: value for name, value in members.items() if value is not None
@@ -85,3 +92,10 @@ def update(
         raise click.UsageError("no change given; see --help for the options")
     webhook = call_api(overrides, lambda client: client.update_webhook(webhook_id, changes))
     click.echo(json.dumps(webhook))
+
+
+def _pauses_s(text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(each) for each in text.split(",")]
+    except ValueError:
+        raise click.BadParameter("allowed are whole seconds with commas between") from None

@@ -169,6 +169,8 @@ def test_automatic_recovery_of_a_webhook_is_turned_off_and_on(
     assert terminal.rewind(*update, "--auto-recovery")["autoRecovery"]
     assert terminal.rewind(*update, "--ordering", "strict")["ordering"] == "strict"
     assert terminal.rewind(*update, "--ordering", "none")["ordering"] == "none"
+    assert terminal.rewind(*update, "--retry-schedule", "5,3600")["retrySchedule"] == [5, 3_600]
+    assert terminal.run(*update, "--retry-schedule", "5,soon").exit_code == 2
     shown = terminal.rewind("webhooks", "show", webhook.id)
     assert (shown["autoRecovery"], shown["description"]) == (True, "billing")
     listed = terminal.run("webhooks", "list", "--status", "ENABLED").stdout.splitlines()

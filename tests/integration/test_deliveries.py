@@ -428,3 +428,32 @@ def test_invalid_queries_are_refused(
     answer = operator.get(f"/webhooks/{webhook.id}/deliveries", params={name: value})
     assert answer.status_code == 400, answer.text
     assert answer.json()["field"] == name
+
+
+def test_a_delivery_is_pending_until_its_last_scheduled_retry(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    path = f"/webhooks/{webhook.id}"
+    assert operator.patch(path, json={"retrySchedule": [1, 3_600]}).status_code == 200
+    receiver.answer(503)
+    scene.owe(webhook, event(51))
+    until(lambda: scene.store.scheduled_retries(webhook.id), "it waits for a scheduled retry")
+    until(lambda: listed(operator, webhook, status="pending"), "it is listed")
+    (found,) = listed(operator, webhook)
+    assert (found["status"], found["settledTime"]) == ("pending", None)
+    assert listed(operator, webhook, status="failed") == []
+    detail = operator.get(f"/deliveries/{found['id']}").json()
+    assert (detail["status"], detail["pendingResends"]) == ("pending", 0)
+    (due_ms,) = scene.store.scheduled_retries(webhook.id).values()
+    assert detail["nextAttemptTime"] == format_time(due_ms)
+    assert [each["trigger"] for each in detail["attempts"]] == ["live", "live"]
+    # A request makes the retry due, instead of a second attempt.
+    receiver.answer(204)
+    answer = operator.post(f"/deliveries/{found['id']}/resend")
+    assert answer.status_code == 202, answer.text
+    until(lambda: listed(operator, webhook, status="succeeded"), "it has succeeded")
+    assert not scene.store.scheduled_retries(webhook.id)
+    detail = operator.get(f"/deliveries/{found['id']}").json()
+    assert [each["trigger"] for each in detail["attempts"]] == ["live", "live", "retry"]
+    assert (detail["status"], detail["nextAttemptTime"]) == ("succeeded", None)
+    assert receiver.taken == ["evt_51"]

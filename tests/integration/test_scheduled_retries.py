@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from app.domain.deliveries import DeliveryPlace
 from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.options import Only, ReplayOptions
+from app.domain.scheduled_retries import LIMIT_REASON, WAITING_MAX, NewScheduledRetry
 from app.domain.states import TERMINAL, ReplayState
 from app.domain.tallies import DeliveryTally, Span, summed
 from app.live import deliverer
@@ -299,3 +301,20 @@ def test_a_webhook_has_its_own_scheduled_retries(scene: LiveScene, receiver: Pic
     assert due_ms > now_ms() + 1_800_000
     failed = [each for each in scene.outcomes() if each.outcome is LiveOutcome.FAILED]
     assert [(each.event_id, each.attempts) for each in failed] == [("evt_3", 2)]
+
+
+def test_an_event_beyond_the_limit_of_waiting_ones_is_failed_with_this_reason(
+    scene: LiveScene, receiver: PickyReceiver
+) -> None:
+    webhook = webhook_of(scene, receiver)
+    waiting = [
+        NewScheduledRetry(webhook.id, DeliveryPlace("here", 99, offset), "evt", "a.b", 0, 3_600)
+        for offset in range(WAITING_MAX)
+    ]
+    assert all(scene.store.add_scheduled_retries(waiting))
+    scene.live(**LONG)
+    fail_among_others(scene, receiver, webhook, "evt_3")
+    (failed,) = (each for each in scene.outcomes() if each.outcome is LiveOutcome.FAILED)
+    assert failed.reason == f"HTTP 500 Internal Server Error; {LIMIT_REASON}"
+    until(lambda: counted(scene, webhook).failed == 1, "it is counted")
+    assert len(scene.store.scheduled_retries(webhook.id)) == WAITING_MAX
