@@ -69,6 +69,7 @@ def failure(number: int, reason: str = "status 503") -> Failure:
         reason=reason,
         duration_ms=1_250,
         response="try later",
+        last_attempt_ms=1_795_338_000_000,
     )
 
 
@@ -172,9 +173,10 @@ async def test_failures_show_attempts_status_and_response(
     page = await client.page(path(replay))
     table = page.one(".//*[@aria-label='Failed events']/table")
     first, second = ([text_of(cell) for cell in row] for row in table.findall("tbody/tr"))
-    assert first[:6] == ["evt_1", "1 001", "6", "503", "status 503", "1 250 ms"]
-    assert first[6] == "Show try later"
-    assert second == ["evt_9", "1 500", "6", "no response", "connection refused", NOTHING, NOTHING]
+    assert first[:5] == ["evt_1", "1 001", "6", "503", "status 503"]
+    assert first[5:] == ["2026-11-22 09:00:00", "1 250 ms", "Show try later"]
+    assert second[:5] == ["evt_9", "1 500", "6", "no response", "connection refused"]
+    assert second[5:] == [NOTHING, NOTHING, NOTHING]
     assert [text_of(each) for each in table.findall(".//details/pre")] == ["try later"]
 
 

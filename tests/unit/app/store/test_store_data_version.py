@@ -41,6 +41,7 @@ def test_the_data_version_is_read_again_after_a_close(store: Store) -> None:
     assert store.database.data_version() is not None
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("migrated_url", ["mariadb"], indirect=True)
 def test_mariadb_has_no_data_version(store: Store) -> None:
     assert store.database.data_version() is None
