@@ -23,7 +23,10 @@ from benchmarks.table import Line, at_most
 from logbroker.embedded import STOP_S, inherited_environment
 
 SETTLE_S: Final = 15.0
-"""By then the slowest periodic work of a start has run once, such as the first index of events."""
+"""By then the work of the start is over, and the API has looked for new records of its event index.
+
+Its first sample of the log, a minute after the start, is in a measurement of a minute.
+"""
 
 IDLE_PERCENT_MAX: Final = 0.5
 
