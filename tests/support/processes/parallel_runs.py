@@ -73,6 +73,9 @@ class TestFile(pytest.Item):
     def run_tests(self, next_file: pytest.Item | None) -> None:
         """Run all tests; fixtures that `next_file` may use stay."""
         tests = self._collect_tests()
+        if not tests:
+            # Earlier tests left the fixtures of this folder, which `next_file` may not be in.
+            self.session._setupstate.teardown_exact(next_file)
         own_nodeid = self._nodeid
         for test, next_item in zip(tests, [*tests[1:], next_file], strict=False):
             # The worker of xdist compares the id of its item with that of each report.
