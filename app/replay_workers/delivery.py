@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from app.delivery.batch import BatchBuilder
-from app.domain.concurrency import ConcurrencyLimit
+from app.domain.concurrency import USEFUL_MIN, ConcurrencyLimit
 from app.domain.dedupe import SeenHashes
 from app.domain.hours import HOUR_MS
 from app.domain.model import Claim, OffsetRange
@@ -28,11 +28,9 @@ from app.replay_workers.errors import (
     ReceiverGone,
     ReplayPostponed,
     ReplayRefused,
-    TurnEnded,
-    WorkerStopping,
 )
 from app.replay_workers.lease_keeper import LeaseKeeper
-from app.replay_workers.queue import ReplayQueue
+from app.replay_workers.queue import BATCHES_PER_SENDER, EVENTS_MAX, ReplayQueue
 from app.replay_workers.selection import Selection
 from app.replay_workers.sender import ReplaySender
 from app.replay_workers.source import ReplaySource
@@ -145,7 +143,7 @@ class ReplayDelivery:
             return
         self._reason = reason
         self._reading.cancel()
-        self._sender.stop(withholds=not isinstance(reason, TurnEnded | WorkerStopping))
+        self._sender.stop(withholds=isinstance(reason, ReceiverGone))
         deliveries = self._queue.deliveries
         deliveries.stop(self._sender.in_request)
         asyncio.get_running_loop().call_later(LAST_REQUESTS_S, deliveries.stop)
@@ -201,6 +199,12 @@ class ReplayDelivery:
         # At five events a second, a request holds no more than a second's worth.
         return min(self._options.batch_size, self._options.max_events_per_second)
 
+    @property
+    def _in_flight_max(self) -> int:
+        """The most requests in flight without a choice of the owner: see `EVENTS_MAX`."""
+        within_events_max = EVENTS_MAX // (BATCHES_PER_SENDER * self._batch_events_max)
+        return min(self._dependencies.settings.max_in_flight, max(USEFUL_MIN, within_events_max))
+
     def _new_sender(self) -> ReplaySender:
         settings = self._dependencies.settings
         return ReplaySender(
@@ -219,7 +223,7 @@ class ReplayDelivery:
             refused=self.stop,
             activity=self._activity,
             concurrency=ConcurrencyLimit(
-                self._options.max_in_flight or settings.max_in_flight,
+                self._options.max_in_flight or self._in_flight_max,
                 self._dependencies.attempts.is_crowded,
             ),
             may_postpone=self._may_postpone,

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from app.domain.model import Lease
 from app.replay_workers.errors import LeaseLost
@@ -75,7 +74,7 @@ class LeaseKeeper:
             LeaseLost: the database has another lease epoch.
         """
         if not await self.query(lambda store: change(store, self._lease)):
-            self._lose()
+            raise LeaseLost
 
     async def query(self, operation: Callable[[Store], T]) -> T:
         """The result of an operation on the store; retry until the database responds."""
@@ -111,13 +110,9 @@ class LeaseKeeper:
             return
         self._count_heartbeat(True)
         if not is_held:
-            self._lose()
+            raise LeaseLost
         self._deadline_s = sent_s + self._lease_s
         self._renewed.set()
-
-    def _lose(self) -> NoReturn:
-        self._deadline_s = -math.inf
-        raise LeaseLost
 
     def _fields(self, error: StoreUnavailable) -> dict[str, str]:
         return {"replay": self._lease.replay_id, "reason": str(error)}

@@ -181,7 +181,7 @@ class Bench:
         publisher = EventPublisher(
             self.book_servers, origin="here", server="test", close_timeout_s=0.1
         )
-        clients = ReaderClients(self.bootstrap_servers, idle_max=IDLE_MAX)
+        clients = ReaderClients(self.settings.bootstrap_servers, idle_max=IDLE_MAX)
         requests = ReplayRequestPublisher(self.book_servers, {})
         async with publisher, WebhookSender(guard, sender_limits(self.settings)) as sender:
             dependencies = WorkerDependencies(
