@@ -22,8 +22,10 @@ START: Final = 4
 USEFUL_MIN: Final = 16
 """So many requests are in flight however fast the endpoint is, if it accepts them."""
 
-REQUESTS_PER_S_MAX: Final = 10_000
-"""More than one process sends: a limit above this rate times the latency would be of no use."""
+REQUEST_S: Final = 50e-6
+EVENT_S: Final = 4e-6
+"""Less processor time than one process spends on a request and on each of its events. So it sends
+no more requests per second, and a limit above that rate times the latency would be of no use."""
 
 GROWTH: Final = 10
 """After the start the limit grows by one in so many, per round trip."""
@@ -53,12 +55,19 @@ def is_overload(outcome: Rejected | Unreachable) -> bool:
 class ConcurrencyLimit:
     """The limit of one endpoint, from 1 to `limit_max`. Times are seconds of any one clock.
 
-    While `is_crowded` returns True, because the process has too many requests in flight, the limit
-    is at most `START`.
+    A request has up to `request_events` events. While `is_crowded` returns True, because the
+    process has too many requests in flight, the limit is at most `START`.
     """
 
-    def __init__(self, limit_max: int, is_crowded: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        limit_max: int,
+        is_crowded: Callable[[], bool] = lambda: False,
+        *,
+        request_events: int = 1,
+    ) -> None:
         self._limit_max = limit_max
+        self._requests_per_s_max = 1 / (REQUEST_S + EVENT_S * request_events)
         self._is_crowded = is_crowded
         self._limit = min(START, limit_max)
         self._start_below: float = math.inf
@@ -152,5 +161,5 @@ class ConcurrencyLimit:
     def _useful_max(self) -> int:
         if self._latency_s == math.inf:
             return min(self._limit_max, USEFUL_MIN)
-        useful = max(USEFUL_MIN, int(REQUESTS_PER_S_MAX * self._latency_s))
+        useful = max(USEFUL_MIN, int(self._requests_per_s_max * self._latency_s))
         return min(self._limit_max, useful)

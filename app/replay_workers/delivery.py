@@ -225,6 +225,7 @@ class ReplayDelivery:
             concurrency=ConcurrencyLimit(
                 self._options.max_in_flight or self._in_flight_max,
                 self._dependencies.attempts.is_crowded,
+                request_events=self._batch_events_max,
             ),
             may_postpone=self._may_postpone,
             is_ordered=self._is_ordered,

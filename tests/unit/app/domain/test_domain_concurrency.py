@@ -89,8 +89,10 @@ def test_a_slow_receiver_without_errors_gets_as_many_as_allowed(latency_s: float
     assert run.seconds <= (7 + 6_000 / 400 + 1) * latency_s
 
 
-def test_a_fast_receiver_gets_as_many_as_are_of_use() -> None:
-    run = send(ConcurrencyLimit(400), Receiver(0.001), 1_000)
+@pytest.mark.parametrize(("latency_s", "request_events"), [(0.0005, 1), (0.005, 100)])
+def test_a_fast_receiver_gets_as_many_as_are_of_use(latency_s: float, request_events: int) -> None:
+    limit = ConcurrencyLimit(400, request_events=request_events)
+    run = send(limit, Receiver(latency_s), 1_000)
     assert run.limits[-1] == max(run.limits) == USEFUL_MIN
 
 
