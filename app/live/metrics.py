@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -13,6 +13,7 @@ from app.log.metrics import LogMetrics
 from app.log.topics import DELIVERY_LOG, EVENTS
 from app.webhooks.metrics import DeliveryMetrics
 from logbroker.metrics_http import MetricsAccess, Problems, serve_metrics
+from logbroker.unlocked_metrics import CounterCollector, HistogramCollector
 
 Lags = Callable[[], dict[int, int]]
 
@@ -40,10 +41,12 @@ class LiveMetrics:
         )
         self.attempts = DeliveryMetrics(self.registry)
         self.log = LogMetrics(self.registry, EVENTS, DELIVERY_LOG)
-        self._settled = self._counter(
+        self._settled = CounterCollector(
             "rewind_live_settled_events",
             "Records of `delivery_log` whose outcome is written, by outcome.",
+            self.registry,
             "outcome",
+            LiveOutcome,
         )
         self.scheduled_retries = self._counter(
             "rewind_live_scheduled_retries",
@@ -104,7 +107,7 @@ class LiveMetrics:
 
     def count_settled(self, outcome: LiveOutcome) -> None:
         """Count a settled record of `delivery_log`."""
-        self._settled.labels(outcome).inc()
+        self._settled.add(value=outcome)
 
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
         """Expose a value that is read at each scrape."""
@@ -117,8 +120,8 @@ class LiveMetrics:
     def _counter(self, name: str, what: str, *labels: str) -> Counter:
         return Counter(name, what, labels, registry=self.registry)
 
-    def _latency(self, name: str, what: str) -> Histogram:
-        return Histogram(name, what, buckets=_LATENCIES_S, registry=self.registry)
+    def _latency(self, name: str, what: str) -> HistogramCollector:
+        return HistogramCollector(name, what, self.registry, _LATENCIES_S)
 
 
 class _LagCollector(Collector):

@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from app.domain.delivery import AttemptOutcome, Delivered, NotSent, Rejected
+from logbroker.unlocked_metrics import CounterCollector, HistogramCollector
 
 # From a receiver on the same machine up to the timeout.
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)
@@ -24,32 +25,29 @@ class DeliveryMetrics:
     """Counts attempts by result, and measures their duration and size."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        attempts = Counter(
+        self._attempts = CounterCollector(
             "rewind_delivery_attempts",
             "Requests to webhooks, by result; withheld requests were not sent.",
-            ["result"],
-            registry=registry,
+            registry,
+            "result",
+            RESULTS,
         )
-        # Saves a lookup per request, and exports 0 for results that have not occurred.
-        self._attempts = {result: attempts.labels(result) for result in RESULTS}
-        self._seconds = Histogram(
+        self._seconds = HistogramCollector(
             "rewind_delivery_seconds",
             "Duration of an attempt, including the wait for a connection.",
-            buckets=_SECONDS,
-            registry=registry,
+            registry,
+            _SECONDS,
         )
-        self._bytes = Counter(
-            "rewind_delivery_bytes",
-            "Bytes of request bodies, over all attempts.",
-            registry=registry,
+        self._bytes = CounterCollector(
+            "rewind_delivery_bytes", "Bytes of request bodies, over all attempts.", registry
         )
 
     def count(self, outcome: AttemptOutcome, seconds: float, body_bytes: int) -> None:
-        """Count one attempt."""
-        self._attempts[_result(outcome)].inc()
+        """Count one attempt. For one thread."""
+        self._attempts.add(value=_result(outcome))
         if not isinstance(outcome, NotSent):
             self._seconds.observe(seconds)
-            self._bytes.inc(body_bytes)
+            self._bytes.add(body_bytes)
 
 
 def _result(outcome: AttemptOutcome) -> str:

@@ -1,9 +1,7 @@
 """The metrics of a mirror, and their HTTP endpoint for Prometheus."""
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -18,6 +16,7 @@ from logbroker import metrics_http
 from logbroker.errors import ConfigurationError
 from logbroker.metrics_http import MetricsAccess
 from logbroker.mirror.domain.partitions import TopicAndPartition, UncopiedSince
+from logbroker.unlocked_metrics import Histogram
 
 PREFIX: Final = "logbroker_mirror_"
 
@@ -73,7 +72,7 @@ class TopicCounts:
     """Counts of one topic."""
 
     __slots__ = (
-        *("_delays", "_delays_s", "bytes", "lost", "records"),
+        *("bytes", "delays", "lost", "records"),
         *("unreadable_batches", "unreadable_offsets"),
     )
 
@@ -83,21 +82,13 @@ class TopicCounts:
         self.lost = 0
         self.unreadable_batches = 0
         self.unreadable_offsets = 0
-        self._delays = [0] * (len(DELAY_BOUNDS_S) + 1)
-        self._delays_s = 0.0
+        self.delays = Histogram(DELAY_BOUNDS_S)
 
     def record_copied(self, size: int, delay_s: float) -> None:
         """Count a record of `size` bytes, acknowledged `delay_s` after its own time."""
         self.records += 1
         self.bytes += size
-        self._delays[bisect_left(DELAY_BOUNDS_S, delay_s)] += 1
-        self._delays_s += delay_s
-
-    def add_delays(self, topic: str, family: HistogramMetricFamily) -> None:
-        """Add the histogram of delays to a metric family."""
-        bounds = (*map(str, DELAY_BOUNDS_S), "+Inf")
-        buckets = list(zip(bounds, accumulate(self._delays), strict=True))
-        family.add_metric((topic,), buckets, self._delays_s)
+        self.delays.observe(delay_s)
 
 
 class MirrorCounts:
@@ -180,7 +171,7 @@ class MirrorCollector:
         _, text, labels = METRICS["delay_seconds"]
         family = HistogramMetricFamily(PREFIX + "delay_seconds", text, labels=labels)
         for topic, each in topics.items():
-            each.add_delays(topic, family)
+            each.delays.add_to(family, (topic,))
         return family
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from logbroker import metrics_http
@@ -15,7 +14,6 @@ from logbroker.groups.states import GroupState
 from logbroker.metrics_http import MetricsAccess
 from logbroker.quotas.entities import QuotaKey
 from logbroker.registry.cluster import ClusterView
-from logbroker.server.metrics.counters import Histogram
 from logbroker.server.metrics.families import FAMILIES, histogram, numbers
 from logbroker.server.metrics.sources import MetricSources
 from logbroker.server.partition import Partition, Partitions
@@ -92,7 +90,7 @@ class BrokerCollector:
             errors.add_metric((_api_name(api_key), name_of(code)), count)
         for api_key, observed in counters.request_seconds.items():
             if observed.count:
-                _add(seconds, (_api_name(api_key),), observed)
+                observed.add_to(seconds, (_api_name(api_key),))
         yield from (requests, errors, seconds)
 
     def _single_counts(self) -> Iterator[Metric]:
@@ -105,7 +103,7 @@ class BrokerCollector:
         observed = self._sources.counters.flush_seconds
         count, seconds = numbers("flushes_total"), histogram("flush_seconds")
         count.add_metric((), observed.count)
-        _add(seconds, (), observed)
+        observed.add_to(seconds)
         yield from (count, seconds)
 
     def _gauges(self) -> dict[str, float]:
@@ -165,10 +163,6 @@ class BrokerCollector:
 def _api_name(api_key: int) -> str:
     """Return the name of an API in Kafka's documentation, such as `ListOffsets`."""
     return "".join(word.title() for word in ApiKey(api_key).name.split("_"))
-
-
-def _add(family: HistogramMetricFamily, labels: tuple[str, ...], observed: Histogram) -> None:
-    family.add_metric(labels, list(observed.buckets()), observed.sum_s)
 
 
 def _traffic_metrics(partitions: Partitions) -> Iterator[Metric]:

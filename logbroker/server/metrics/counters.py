@@ -4,12 +4,10 @@ A scrape reads them on another thread without a lock. Each number is consistent;
 may differ by one event.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Final
 
+from logbroker.unlocked_metrics import Histogram
 from logbroker.wire.apis import SERVED
 
 SECONDS_BOUNDS: Final = (
@@ -17,31 +15,6 @@ SECONDS_BOUNDS: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 """From a response out of memory to one after the client's timeout."""
-
-
-class Histogram:
-    """A histogram of durations with the bucket bounds `SECONDS_BOUNDS`."""
-
-    __slots__ = ("_counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.sum_s = 0.0
-        self._counts = [0] * (len(SECONDS_BOUNDS) + 1)
-
-    def observe(self, seconds: float, times: int = 1) -> None:
-        """Count a duration `times` times."""
-        self._counts[bisect_left(SECONDS_BOUNDS, seconds)] += times
-        self.sum_s += seconds * times
-
-    @property
-    def count(self) -> int:
-        """The number of observations."""
-        return sum(self._counts)
-
-    def buckets(self) -> Iterator[tuple[str, int]]:
-        """Return each bound, in Prometheus' notation, with its cumulative count."""
-        bounds = (*map(str, SECONDS_BOUNDS), "+Inf")
-        return zip(bounds, accumulate(self._counts), strict=True)
 
 
 class TopicTraffic:
@@ -62,7 +35,11 @@ def _per_api_count() -> dict[int, int]:
 
 
 def _per_api_histogram() -> dict[int, Histogram]:
-    return {int(api_key): Histogram() for api_key in SERVED}
+    return {int(api_key): _durations() for api_key in SERVED}
+
+
+def _durations() -> Histogram:
+    return Histogram(SECONDS_BOUNDS)
 
 
 @dataclass(slots=True)
@@ -75,7 +52,7 @@ class Counters:
     """By API key, from the turn that read a request to its response; not of acks=0."""
     errors: dict[tuple[int, int], int] = field(default_factory=dict)
     """By API key and error code; a response counts once per error code in it."""
-    flush_seconds: Histogram = field(default_factory=Histogram)
+    flush_seconds: Histogram = field(default_factory=_durations)
     flush_failures: int = 0
     write_failures: int = 0
     checkpoint_failures: int = 0

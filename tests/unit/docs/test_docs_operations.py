@@ -68,7 +68,7 @@ def families(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
         else:
             # One of ours, which is asked with a sample in it.
             (family,) = collector.collect()
-            labels = list(family.samples[0].labels)
+            labels = [label for label in family.samples[0].labels if label != "le"]
         name = family.name + ("_total" if family.type == "counter" else "")
         yield name, family.type, ", ".join(labels)
 

@@ -15,7 +15,6 @@ from logbroker.registry.topic import Topic
 from logbroker.registry.topic_table import TopicTable
 from logbroker.server.broker import Broker
 from logbroker.server.metrics.collector import BrokerCollector
-from logbroker.server.metrics.counters import SECONDS_BOUNDS, Histogram
 from logbroker.wire.error_codes import ERROR_CODES, name_of
 from tests.support.kafka.raw_connection import ACKS_ALL, ACKS_LEADER, RawConnection, batch_of
 from tests.support.kafka.stepped_broker import apply_views
@@ -129,19 +128,6 @@ def test_a_scrape_reads_while_topics_are_created_and_deleted(broker: Broker) -> 
     is_over.set()
     thread.join()
     assert not failures
-
-
-def test_a_histogram_counts_each_bound_to_the_range_below_it() -> None:
-    histogram = Histogram()
-    histogram.observe(0.0)
-    histogram.observe(SECONDS_BOUNDS[1], times=3)
-    histogram.observe(99.0)
-    counts = dict(histogram.buckets())
-    assert list(counts)[:2] == ["0.0005", "0.001"]
-    assert list(counts.values()) == [1] + [4] * 13 + [5]
-    assert list(counts)[-1] == "+Inf"
-    assert histogram.count == 5
-    assert histogram.sum_s == pytest.approx(3 * 0.001 + 99)
 
 
 def test_every_error_code_has_a_name_of_its_own() -> None:

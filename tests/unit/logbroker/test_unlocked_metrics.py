@@ -1,0 +1,56 @@
+"""Metrics that one thread changes, as a scrape reads them."""
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from logbroker.unlocked_metrics import CounterCollector, Histogram, HistogramCollector
+
+
+def test_a_histogram_counts_each_bound_to_the_range_below_it() -> None:
+    registry = CollectorRegistry()
+    collector = HistogramCollector("took_seconds", "How long it took.", registry, (0.5, 1.0))
+    for seconds in (0.0, 0.5, 0.75, 99.0):
+        collector.observe(seconds)
+    assert generate_latest(registry).decode().splitlines() == [
+        "# HELP took_seconds How long it took.",
+        "# TYPE took_seconds histogram",
+        'took_seconds_bucket{le="0.5"} 2.0',
+        'took_seconds_bucket{le="1.0"} 3.0',
+        'took_seconds_bucket{le="+Inf"} 4.0',
+        "took_seconds_count 4.0",
+        "took_seconds_sum 100.25",
+    ]
+
+
+def test_a_histogram_counts_a_duration_several_times() -> None:
+    histogram = Histogram((0.5,))
+    histogram.observe(0.25, times=3)
+    assert histogram.count == 3
+
+
+def test_a_counter_with_a_label_starts_with_known_values() -> None:
+    registry = CollectorRegistry()
+    counter = CounterCollector("requests", "Requests.", registry, "result", ("good", "bad"))
+    counter.add(value="good")
+    counter.add(2, "unexpected")
+    assert _samples(registry, "requests_total") == {
+        ("good",): 1.0,
+        ("bad",): 0.0,
+        ("unexpected",): 2.0,
+    }
+
+
+def test_a_counter_without_a_label_starts_with_0() -> None:
+    registry = CollectorRegistry()
+    counter = CounterCollector("sent_bytes", "Bytes.", registry)
+    assert _samples(registry, "sent_bytes_total") == {(): 0.0}
+    counter.add(300)
+    assert _samples(registry, "sent_bytes_total") == {(): 300.0}
+
+
+def _samples(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], float]:
+    return {
+        tuple(sample.labels.values()): sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == name
+    }
