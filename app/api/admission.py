@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import Annotated, Final, cast
 
 from fastapi import Depends, Request
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.error_responses import respond_with_error
@@ -121,24 +121,38 @@ def quota_headers(quota: Quota) -> dict[str, str]:
 def _with_quota_headers(send: Send, quota: Quota) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(quota_headers(quota))
+            headers = quota_headers(quota).items()
+            message["headers"] = [
+                *message["headers"],
+                *((name.encode(), value.encode()) for name, value in headers),
+            ]
         await send(message)
 
     return send_with_headers
 
 
-async def _caller(request: Request) -> ApiKey:
+def caller_of(request: Request) -> ApiKey:
+    """The API key of the request."""
     return cast("ApiKey", request.state.api_key)
+
+
+async def _caller(request: Request) -> ApiKey:
+    return caller_of(request)
 
 
 CallerDependency = Annotated[ApiKey, Depends(_caller)]
 """The API key of the request."""
 
 
-async def _require_operator(caller: CallerDependency) -> None:
-    if caller.scope is not KeyScope.OPERATOR:
+async def require_operator(request: Request) -> None:
+    """Return if the request has an operator's key.
+
+    Raises:
+        OperatorKeyRequired: it has a developer's.
+    """
+    if caller_of(request).scope is not KeyScope.OPERATOR:
         raise OperatorKeyRequired
 
 
-OperatorOnly = Depends(_require_operator)
+OperatorOnly = Depends(require_operator)
 """For the `dependencies` of a route for operators."""

@@ -5,14 +5,16 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 
-from app.api.admission import CallerDependency, OperatorOnly
+from app.api.admission import CallerDependency, require_operator
+from app.api.direct_route import DirectRoute
 from app.api.event_bodies import read_json, read_ndjson
-from app.api.models.documents import Acceptance
+from app.api.models.documents import Acceptance, respond
 from app.api.models.events import EventDocument
 from app.api.openapi import EVENTS_BODY, errors
 from app.domain.accounts import Scope
-from app.http.dependencies import ServicesDependency
+from app.http.dependencies import ServicesDependency, services_of
 from app.http.error_table import media_type_refused
 from app.http.problems import (
     BODY_TOO_LARGE,
@@ -40,17 +42,7 @@ _READERS: Final[Mapping[str, Callable[[bytes, EventLimits], list[NewEvent]]]] = 
 }
 
 
-@router.post(
-    "",
-    operation_id="publishEvents",
-    status_code=202,
-    openapi_extra=EVENTS_BODY,
-    responses=errors(
-        INVALID_REQUEST, FORBIDDEN, NOT_FOUND, BODY_TOO_LARGE, MEDIA_TYPE_REFUSED, UNAVAILABLE
-    ),
-    dependencies=[OperatorOnly],
-)
-async def publish_events(request: Request, services: ServicesDependency) -> Acceptance:
+async def publish_events(request: Request) -> Response:
     """Publish events: an object, an array, or NDJSON. All of them must be valid.
 
     An event with `webhookId` is addressed to that webhook, which must exist; without it, the rules
@@ -64,6 +56,8 @@ async def publish_events(request: Request, services: ServicesDependency) -> Acce
     202 means that every event is stored in the log. After a 503 some may be: send all again;
     receivers and replays deduplicate events by id.
     """
+    await require_operator(request)
+    services = services_of(request)
     content_type = request.headers.get("content-type", "")
     reader = _READERS.get(content_type.partition(";")[0].strip().lower())
     body = await request.body()
@@ -76,7 +70,22 @@ async def publish_events(request: Request, services: ServicesDependency) -> Acce
         # Ten thousand events take a while, in which the loop serves other requests.
         found = await run_in_threadpool(reader, body, limits)
     await events.publish_events(services, found)
-    return Acceptance(accepted=len(found))
+    return respond(Acceptance(accepted=len(found)), 202)
+
+
+router.add_api_route(
+    "",
+    publish_events,
+    methods=["POST"],
+    route_class_override=DirectRoute,
+    operation_id="publishEvents",
+    status_code=202,
+    response_model=Acceptance,
+    openapi_extra=EVENTS_BODY,
+    responses=errors(
+        INVALID_REQUEST, FORBIDDEN, NOT_FOUND, BODY_TOO_LARGE, MEDIA_TYPE_REFUSED, UNAVAILABLE
+    ),
+)
 
 
 # An id may have slashes.

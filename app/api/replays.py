@@ -2,10 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from anyio import to_thread
+from fastapi import APIRouter, Header, Query, Request, Response
 
-from app.api.admission import CallerDependency
-from app.api.models.documents import Listing
+from app.api.admission import CallerDependency, caller_of
+from app.api.direct_route import DirectRoute
+from app.api.models.documents import Listing, respond
 from app.api.models.estimates import EstimateDocument
 from app.api.models.replays import (
     FailureDocument,
@@ -19,7 +21,7 @@ from app.api.openapi import errors
 from app.domain.model import Replay, ReplayFilter
 from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
-from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
+from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency, services_of
 from app.http.problems import (
     BUSY,
     FORBIDDEN,
@@ -93,8 +95,7 @@ async def create_replay(
     """
     if body.dry_run:
         estimate = await replays.estimate_replay(services, caller, body.new_replay)
-        content = EstimateDocument.of(estimate).model_dump_json(by_alias=True)
-        return Response(content, media_type="application/json")
+        return respond(EstimateDocument.of(estimate))
     replay = await replays.create_replay(services, caller, body.new_replay, idempotency_key)
     return _created(replay, response)
 
@@ -172,14 +173,25 @@ def list_replays(
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/{replay_id}", operation_id="getReplay", responses=errors(NOT_FOUND))
-def get_replay(
-    replay_id: str, services: ServicesDependency, caller: CallerDependency
-) -> ReplayDocument:
+async def get_replay(request: Request, replay_id: str) -> Response:
     """Get a replay: its state, progress, rate and estimated end."""
-    return ReplayDocument.of(
-        services.store.replay(replay_id, of_account=caller.account_filter), now_ms()
-    )
+    services, caller = services_of(request), caller_of(request)
+
+    def read() -> Response:
+        replay = services.store.replay(replay_id, of_account=caller.account_filter)
+        return respond(ReplayDocument.of(replay, now_ms()))
+
+    return await to_thread.run_sync(read)
+
+
+router.add_api_route(
+    "/{replay_id}",
+    get_replay,
+    route_class_override=DirectRoute,
+    operation_id="getReplay",
+    response_model=ReplayDocument,
+    responses=errors(NOT_FOUND),
+)
 
 
 @router.get(

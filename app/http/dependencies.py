@@ -7,8 +7,13 @@ from fastapi import Depends, Query, Request
 from app.services.services import Services
 
 
-async def _services(request: Request) -> Services:
+def services_of(request: Request) -> Services:
+    """The services of the application."""
     return cast("Services", request.app.state.services)
+
+
+async def _services(request: Request) -> Services:
+    return services_of(request)
 
 
 ServicesDependency = Annotated[Services, Depends(_services)]

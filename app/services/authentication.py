@@ -6,13 +6,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
 from typing import Final
 
 from app.domain.accounts import ApiKey
 from app.services.errors import AccountNotAllowed, FieldError
-from app.services.limits import QuotaCounter
+from app.services.limits import CALLERS_MAX, QuotaCounter
 from app.services.single_flight import SingleFlight
 from app.store import StoreUnavailable
 
@@ -138,6 +139,7 @@ class Authenticator:
         return key
 
 
+@lru_cache(CALLERS_MAX)
 def network_of(client: str) -> str:
     """The address of an IPv4 client; of an IPv6 client its network, in which it owns all."""
     try:

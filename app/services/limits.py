@@ -126,7 +126,8 @@ class KeyLimits:
             yield
         finally:
             self._concurrent[key.id] -= 1
-            self._concurrent += Counter()  # drops keys without requests
+            if not self._concurrent[key.id]:
+                del self._concurrent[key.id]
 
 
 class AccountSlots:

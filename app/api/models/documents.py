@@ -10,6 +10,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
+from starlette.responses import Response
 
 from app.domain.windows import format_time
 from app.http.request_bodies import example
@@ -34,6 +35,11 @@ class Document(BaseModel):
         frozen=True,
         json_schema_serialization_defaults_required=True,
     )
+
+
+def respond(document: Document, status: int = 200) -> Response:
+    """The response with a document, for routes that return responses."""
+    return Response(document.model_dump_json(by_alias=True), status, media_type="application/json")
 
 
 class Listing(Document, Generic[Item]):
