@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from app.domain.windows import TIME_ALLOWED, format_time
 from app.http.problems import field_errors
@@ -59,8 +60,17 @@ class IncomingEvent(BaseModel):
 _ONE: Final = TypeAdapter(IncomingEvent)
 _MANY: Final = TypeAdapter(list[IncomingEvent])
 
-# Python's parsers accept NaN and infinities, which JSON does not have.
-_encode: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+def _encode(content: dict[str, Any]) -> bytes:
+    """Compact JSON.
+
+    Raises:
+        ValueError: a number is NaN or infinite: the parser accepts these, but JSON does not.
+    """
+    encoded = to_json(content)
+    if b"NaN" in encoded or b"Infinity" in encoded:
+        json.dumps(content, allow_nan=False)
+    return encoded
 
 
 def read_json(body: bytes, limits: EventLimits) -> list[NewEvent]:
@@ -121,7 +131,7 @@ def _record(event: IncomingEvent, path: str, limits: EventLimits) -> NewEvent | 
         return FieldError(path + "time", time, limits.times_allowed)
     content = {"id": event.id, "type": event.type, "time": time, "data": event.data}
     try:
-        body = _encode(content).encode()
+        body = _encode(content)
     except ValueError:
         return FieldError(path + "data", None, "JSON numbers, without NaN and Infinity")
     if len(body) > limits.event_bytes_max:

@@ -156,7 +156,9 @@ class EventPublisher:
         handed = 0
         try:
             while handed < len(events):
-                await self._hand_over(topic, events[handed], handed, publication)
+                if not self._hand_over(topic, handed, publication):
+                    await asyncio.sleep(_FULL_QUEUE_S)
+                    continue
                 handed += 1
                 if handed % _BURST_EVENTS == 0:
                     await asyncio.sleep(0)
@@ -180,21 +182,16 @@ class EventPublisher:
             return None
         return self._audit.mark(topic, [event.time_ms for event in events])
 
-    async def _hand_over(
-        self, topic: str, event: NewEvent, index: int, publication: "Publication"
-    ) -> None:
-        marks = publication.headers(index)
+    def _hand_over(self, topic: str, index: int, publication: "Publication") -> bool:
+        """Hand an event to the client, which may reject it; return False if its queue is full."""
         on_delivery = partial(publication.record_outcome, index)
-        while True:
-            try:
-                self._produce(topic, event, marks, on_delivery)
-            except BufferError:
-                await asyncio.sleep(_FULL_QUEUE_S)
-            except KafkaException as refusal:
-                on_delivery(refusal.args[0], None)
-                return
-            else:
-                return
+        try:
+            self._produce(topic, publication.events[index], publication.headers(index), on_delivery)
+        except BufferError:
+            return False
+        except KafkaException as refusal:
+            on_delivery(refusal.args[0], None)
+        return True
 
     def _produce(
         self, topic: str, event: NewEvent, marks: Sequence[Header], on_delivery: OnDelivery
@@ -225,10 +222,14 @@ class EventPublisher:
 
     def _poll(self) -> None:
         idle_s = _IDLE_S if self._audit is None else _AUDITED_IDLE_S
+        served = 0
         while not self._is_closed.is_set():
             self._has_work.clear()
-            wait_s = _POLL_S if len(self._producer) else 0
-            if self._producer.poll(wait_s) == 0 and len(self._producer) == 0:
+            # After an acknowledgement the next one is waited for in the client, which wakes this
+            # thread once for each; `_has_work` would wake it for each event as well.
+            wait_s = _POLL_S if served or len(self._producer) else 0
+            served = self._producer.poll(wait_s)
+            if served == 0 and len(self._producer) == 0:
                 self._has_work.wait(idle_s)
             if self._is_fatal:
                 self._replace_producer()
@@ -286,7 +287,7 @@ class Publication:
         marks: MessageMarks | None,
     ) -> None:
         self._loop = loop
-        self._events = events
+        self.events = events
         self._marks = marks
         self._arrivals: list[Arrival] = []
         self._counter = count(1)
@@ -303,7 +304,7 @@ class Publication:
         if error is not None:
             self._unacknowledged.add(index)
             self._failures[index] = error.str()
-        elif message is not None and (arrival := _arrival(self._events[index], message)):
+        elif message is not None and (arrival := _arrival(self.events[index], message)):
             self._arrivals.append(arrival)
         else:
             # The event was sent twice, and the broker no longer knows the offset of the first.
@@ -312,14 +313,14 @@ class Publication:
 
     def abandon(self, start: int) -> None:
         """Record that the events from `start` on were not sent."""
-        for index in range(start, len(self._events)):
+        for index in range(start, len(self.events)):
             self._unacknowledged.add(index)
             self._failures[index] = "not sent"
             self._count_settled()
 
     def _count_settled(self) -> None:
         # Counting is atomic, so exactly one thread is the last.
-        if next(self._counter) == len(self._events):
+        if next(self._counter) == len(self.events):
             if self._marks is not None:
                 self._marks.record_sent(self._unacknowledged)
             self._loop.call_soon_threadsafe(self._done.set)
@@ -330,12 +331,12 @@ class Publication:
         Raises:
             PublishFailed: see `EventPublisher.publish`.
         """
-        if self._events:
+        if self.events:
             await self._done.wait()
         if self._failures:
-            event_ids = tuple(self._events[index].event_id for index in sorted(self._failures))
+            event_ids = tuple(self.events[index].event_id for index in sorted(self._failures))
             reason = next(iter(self._failures.values()))
-            raise PublishFailed(event_ids, len(self._events), reason)
+            raise PublishFailed(event_ids, len(self.events), reason)
         return self._arrivals
 
 

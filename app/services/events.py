@@ -63,10 +63,15 @@ async def publish_events(services: Services, events: Sequence[NewEvent]) -> None
     addressed = [event for event in events if event.webhook_id is not None]
     if addressed or any(event.account_id is not None for event in events):
         await _check_receivers(services, events)
-    await asyncio.gather(
-        _publish_addressed(services, addressed),
-        _publish(services, EVENTS, [event for event in events if event.webhook_id is None]),
-    )
+    if len(addressed) == len(events):
+        await _publish_addressed(services, addressed)
+    elif not addressed:
+        await _publish(services, EVENTS, events)
+    else:
+        others = [event for event in events if event.webhook_id is None]
+        await asyncio.gather(
+            _publish_addressed(services, addressed), _publish(services, EVENTS, others)
+        )
 
 
 async def _check_receivers(services: Services, events: Sequence[NewEvent]) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +168,7 @@ def test_an_event_delivered_by_another_data_centre_is_not_missing(
     publish(servers, DELIVERY_LOG, mirrored, origin="elsewhere")
     owe(servers, range(30, 40))
     became = [
-        replace(
-            event,
+        event._replace(
             body=encode_outcome(
                 DeliveryOutcome(
                     PARTITION,

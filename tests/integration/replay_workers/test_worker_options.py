@@ -5,7 +5,6 @@ import json
 import logging
 import time
 from bisect import bisect_left
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -172,7 +171,7 @@ def outcome_elsewhere(event: NewEvent, offset: int) -> NewEvent:
     became = DeliveryOutcome(
         0, offset, event.event_id, LiveOutcome.DELIVERED, 1, 204, None, 0, digest
     )
-    return replace(event, body=encode_outcome(became))
+    return event._replace(body=encode_outcome(became))
 
 
 def test_an_event_delivered_in_another_data_centre_is_skipped(

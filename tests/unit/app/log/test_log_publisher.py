@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -54,7 +53,7 @@ def read(bootstrap_servers: str, topic: str, partition: int, count: int) -> list
 def test_a_record_carries_key_time_body_and_headers(foreign_broker: str) -> None:
     async def scenario() -> None:
         async with publisher(foreign_broker) as sink:
-            for_account = replace(event(8), account_id="acc_1")
+            for_account = event(8)._replace(account_id="acc_1")
             await sink.publish("deliveries", [event(7), for_account])
 
     asyncio.run(scenario())
