@@ -14,19 +14,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.http.certificates import self_signed
-from tests.support.kafka.apache_kafka import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from tests.support.kafka.apache_kafka import PASSWORDS, TEST_TIMEOUT_S, KafkaServer
 from tests.support.kafka.logbroker_command import logbroker_command
 from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.long
 
-PASSWORDS = {ADMIN: "word-of-the-admin", "auditor": "word-of-the-auditor"}
-
-
-def certificate(folder: Path) -> Path:
-    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    return self_signed(folder, "127.0.0.1").both
+TOPIC = "reports-of-the-auditor"
 
 
 def grant(server: KafkaServer, *operations: AclOperation) -> None:
@@ -34,7 +28,7 @@ def grant(server: KafkaServer, *operations: AclOperation) -> None:
     rights = [
         AclBinding(
             ResourceType.TOPIC,
-            "audit",
+            TOPIC,
             ResourcePatternType.LITERAL,
             "User:auditor",
             "*",
@@ -49,31 +43,31 @@ def grant(server: KafkaServer, *operations: AclOperation) -> None:
 
 @pytest.mark.xdist_group("apache_kafka")
 @pytest.mark.timeout(TEST_TIMEOUT_S)
-def test_reading_the_topic_is_the_only_right_that_it_needs(tmp_path: Path) -> None:
-    security = KafkaSecurity(certificate(tmp_path), PASSWORDS)
+def test_reading_the_topic_is_the_only_right_that_it_needs(
+    secured_kafka: KafkaServer, tmp_path: Path
+) -> None:
     properties = tmp_path / "client.properties"
     properties.write_text(
         "security.protocol=SASL_SSL\n"
         "sasl.mechanisms=SCRAM-SHA-512\n"
         "sasl.username=auditor\n"
         f"sasl.password={PASSWORDS['auditor']}\n"
-        f"ssl.ca.location={security.key_and_certificate}\n"
+        f"ssl.ca.location={secured_kafka.certificate}\n"
     )
-    with KafkaServer(tmp_path / "kafka", security) as server:
-        audit = logbroker_command(server.bootstrap_servers, "audit")
-        admin = AdminClient({**server.client_properties})
-        admin.create_topics([NewTopic("audit", 1, 1)])["audit"].result(DEADLINE_S)
-        producer = Producer(server.client_properties)
-        producer.produce("audit", b"{}")
-        assert producer.flush(DEADLINE_S) == 0
+    audit = logbroker_command(secured_kafka.bootstrap_servers, "audit", "--audit-topic", TOPIC)
+    admin = AdminClient({**secured_kafka.client_properties})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(DEADLINE_S)
+    producer = Producer(secured_kafka.client_properties)
+    producer.produce(TOPIC, b"{}")
+    assert producer.flush(DEADLINE_S) == 0
 
-        refused = audit("--client-config", str(properties))
-        assert refused.returncode == 2
-        assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
-        assert "Traceback" not in refused.stderr
-        grant(server, AclOperation.READ, AclOperation.DESCRIBE)
-        done = audit("--client-config", str(properties))
-        assert done.returncode == 0, done.stderr
-        assert "1 records of the topic are not audit reports" in done.stderr
-        # A stranger is not let in.
-        assert audit().returncode == 2
+    refused = audit("--client-config", str(properties))
+    assert refused.returncode == 2
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    grant(secured_kafka, AclOperation.READ, AclOperation.DESCRIBE)
+    done = audit("--client-config", str(properties))
+    assert done.returncode == 0, done.stderr
+    assert "1 records of the topic are not audit reports" in done.stderr
+    # A stranger is not let in.
+    assert audit().returncode == 2

@@ -1,6 +1,5 @@
 """Kafka's Java tools manage users, topics and ACLs over SASL_SSL, and are held to them."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,8 +7,9 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from tests.integration.test_broker_sasl import SaslBroker
-from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, java_command, require_kafka
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S
 from tests.support.kafka.guarded_broker import ANONYMOUS
+from tests.support.kafka.kafka_commands import KafkaCommands
 from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = [
@@ -20,15 +20,6 @@ pytestmark = [
 
 ADMIN, CLIENT = "admin", "carol"
 PASSWORD = "word-of-%s"
-SCRIPTS = {
-    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-}
-"""The class that each script of Kafka 4.1 runs."""
-
 CONFIG_OPTIONS = {
     "kafka-console-consumer.sh": "--consumer.config",
     "kafka-console-producer.sh": "--producer.config",
@@ -39,9 +30,9 @@ CONFIG_OPTIONS = {
 class JavaTools:
     """Kafka's tools, as an administrator with SCRAM-SHA-512 and a client with SCRAM-SHA-256."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, commands: KafkaCommands, folder: Path) -> None:
+        self._commands = commands
         self._folder = folder
-        self._jars = require_kafka()
         self.broker = SaslBroker(folder, authorizer=True, super_users=f"{ANONYMOUS};User:{ADMIN}")
         self.broker.add_user(ADMIN, PASSWORD % ADMIN)
         for user, mechanism in ((ADMIN, "SCRAM-SHA-512"), (CLIENT, "SCRAM-SHA-256")):
@@ -57,27 +48,20 @@ class JavaTools:
     def run(self, script: str, *options: str, user: str = CLIENT, given: str = "") -> str:
         """Run a tool to its end; returns what it printed."""
         config = CONFIG_OPTIONS.get(script, "--command-config")
-        done = subprocess.run(
-            [
-                *java_command(self._jars, self._folder, SCRIPTS[script]),
-                *("--bootstrap-server", self.broker.bootstrap("SASL_SSL")),
-                *(config, str(self._properties(user)), *options),
-            ],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=DEADLINE_S,
-        )
-        return done.stdout + done.stderr
+        return self._commands.run(
+            script,
+            *("--bootstrap-server", self.broker.bootstrap("SASL_SSL")),
+            *(config, str(self._properties(user)), *options),
+            given=given,
+        ).output
 
     def _properties(self, user: str) -> Path:
         return self._folder / f"{user}.properties"
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> Iterator[JavaTools]:
-    tools = JavaTools(tmp_path)
+def tools(kafka_commands: KafkaCommands, tmp_path: Path) -> Iterator[JavaTools]:
+    tools = JavaTools(kafka_commands, tmp_path)
     with tools.broker:
         yield tools
 

@@ -1,14 +1,13 @@
 """Kafka's `kafka-configs.sh` manages the client quotas of this broker."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, java_command, require_kafka
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S
+from tests.support.kafka.kafka_commands import KafkaCommands
 from tests.support.kafka.quota_broker import LIMITED, QuotaBroker
 from tests.support.kafka.raw_quotas import describe_quotas, described
-from tests.support.processes.waiting import DEADLINE_S
 
 pytestmark = [
     pytest.mark.long,
@@ -20,27 +19,21 @@ pytestmark = [
 class ConfigTool:
     """`kafka-configs.sh` for one broker."""
 
-    def __init__(self, folder: Path, servers: str) -> None:
-        self._command = [
-            *java_command(require_kafka(), folder, "kafka.admin.ConfigCommand"),
-            *("--bootstrap-server", servers),
-        ]
+    def __init__(self, commands: KafkaCommands, servers: str) -> None:
+        self._commands = commands
+        self._servers = servers
 
     def run(self, *options: str) -> str:
-        done = subprocess.run(
-            [*self._command, *options],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        done = self._commands.run("kafka-configs.sh", "--bootstrap-server", self._servers, *options)
+        assert done.code == 0, done.output
+        return done.output
 
 
-def test_kafka_configs_changes_and_prints_quotas(tmp_path: Path) -> None:
+def test_kafka_configs_changes_and_prints_quotas(
+    kafka_commands: KafkaCommands, tmp_path: Path
+) -> None:
     with QuotaBroker(tmp_path / "log") as broker:
-        tool = ConfigTool(tmp_path, broker.bootstrap(LIMITED))
+        tool = ConfigTool(kafka_commands, broker.bootstrap(LIMITED))
         alter, user = ("--alter",), ("--entity-type", "users", "--entity-name", "alice")
         rates = "producer_byte_rate=1024,consumer_byte_rate=2048,controller_mutation_rate=0.5"
         tool.run(*alter, *user, "--add-config", rates)

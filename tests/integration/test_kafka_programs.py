@@ -1,7 +1,6 @@
 """Programs of Apache Kafka that keep their state in compacted topics, on this broker."""
 
 import json
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +15,9 @@ from tests.support.kafka.apache_kafka import (
     KafkaServer,
     java_command,
     require_connect,
-    require_kafka,
 )
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.kafka_commands import KafkaCommands
 from tests.support.processes.ports import free_port
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S, until
@@ -52,7 +51,9 @@ def policy_of(broker: BrokerProcess, topic: str) -> str | None:
 # --- kafka-dump-log ---
 
 
-def test_kafkas_dump_reads_a_compacted_log(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_kafkas_dump_reads_a_compacted_log(
+    broker: BrokerProcess, kafka_commands: KafkaCommands
+) -> None:
     settings = {
         "cleanup_policy": "compact",
         "segment_bytes": "16384",
@@ -69,13 +70,15 @@ def test_kafkas_dump_reads_a_compacted_log(broker: BrokerProcess, tmp_path: Path
     assert broker.stop() == 0
 
     files = [str(path) for path in sorted(broker.data_dir.glob("t-0/*.*")) if is_dumped(path)]
-    dumped = dump(tmp_path, "--deep-iteration", "--print-data-log", "--files", ",".join(files))
+    dumped = dump(
+        kafka_commands, "--deep-iteration", "--print-data-log", "--files", ",".join(files)
+    )
     keys = {line.partition(" payload: ")[0].split()[-1] for line in dumped if " payload: " in line}
     # Without a payload, the line of a tombstone has another form.
     assert keys == {f"key-{number}" for number in range(50) if number != 7}
     assert any("deleteHorizonMs: OptionalLong[" in line for line in dumped)
     indexes = [name for name in files if not name.endswith(".log") and Path(name).stat().st_size]
-    checked = dump(tmp_path, "--index-sanity-check", "--files", ",".join(indexes))
+    checked = dump(kafka_commands, "--index-sanity-check", "--files", ",".join(indexes))
     assert sum("passed sanity check" in line for line in checked) == len(indexes)
 
 
@@ -83,13 +86,11 @@ def is_dumped(path: Path) -> bool:
     return path.suffix in {".log", ".index", ".timeindex"}
 
 
-def dump(folder: Path, *options: str) -> list[str]:
-    command = java_command(require_kafka(), folder, "kafka.tools.DumpLogSegments")
-    done = subprocess.run(
-        [*command, *options], capture_output=True, text=True, timeout=DEADLINE_S, check=True
-    )
-    assert "Found" not in done.stdout, "an index does not agree with its segment"
-    return done.stdout.splitlines()
+def dump(commands: KafkaCommands, *options: str) -> list[str]:
+    done = commands.run("kafka-dump-log.sh", *options)
+    assert done.code == 0, done.output
+    assert "Found" not in done.output, "an index does not agree with its segment"
+    return done.output.splitlines()
 
 
 # --- Kafka Connect ---

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,9 +37,8 @@ from logbroker.consumer.fetching import Fetcher, Message, StreamAssignment
 from logbroker.registry.zookeeper.lease import SessionLease
 from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
-from tests.support.http.certificates import self_signed
 from tests.support.http.receiver_thread import ReceiverThread
-from tests.support.kafka.apache_kafka import ADMIN, TEST_TIMEOUT_S, KafkaSecurity, KafkaServer
+from tests.support.kafka.apache_kafka import PASSWORDS, TEST_TIMEOUT_S, KafkaServer
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S, until
 
@@ -60,12 +58,6 @@ OPERATORS = "operators"
 OTHER = "elsewhere"
 """A topic, and a group, of somebody else."""
 
-PASSWORDS = {
-    ADMIN: "word-of-the-admin",
-    USER: "word-of-rewind",
-    UNAUDITED: "word-of-another",
-    OPERATORS: "word-of-the-operators",
-}
 FETCHES = 100
 """Some seconds of them, until the client has asked for its group's coordinator."""
 
@@ -73,32 +65,25 @@ PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1").both
-
-
-@pytest.fixture(scope="module")
-def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def kafka(secured_kafka: KafkaServer) -> KafkaServer:
     """A server with the topics, and with the rights that the operators' page asks for."""
-    security = KafkaSecurity(certificate, PASSWORDS)
-    with KafkaServer(tmp_path_factory.mktemp("kafka"), security) as server:
-        properties = server.client_properties
-        servers = properties.pop("bootstrap.servers")
-        ensure_topics(
-            servers,
-            partitions=2,
-            retention_ms=6 * DAY_MS,
-            properties=properties,
-            is_audited=True,
-        )
-        admin = AdminClient({**server.client_properties})
-        admin.create_topics([NewTopic(OTHER)])[OTHER].result(DEADLINE_S)
-        rights = documented_rights()
-        grant(server, [*rights_of(OPERATORS, rights), *sights_of(OPERATORS)])
-        grant(server, rights_of(USER, rights))
-        grant(server, rights_of(UNAUDITED, [each for each in rights if each[1] != AUDIT_TOPIC]))
-        yield server
+    properties = secured_kafka.client_properties
+    servers = properties.pop("bootstrap.servers")
+    ensure_topics(
+        servers,
+        partitions=2,
+        retention_ms=6 * DAY_MS,
+        properties=properties,
+        is_audited=True,
+    )
+    admin = AdminClient({**secured_kafka.client_properties})
+    admin.create_topics([NewTopic(OTHER)])[OTHER].result(DEADLINE_S)
+    rights = documented_rights()
+    grant(secured_kafka, [*rights_of(OPERATORS, rights), *sights_of(OPERATORS)])
+    grant(secured_kafka, rights_of(USER, rights))
+    unaudited = [each for each in rights if each[1] != AUDIT_TOPIC]
+    grant(secured_kafka, rights_of(UNAUDITED, unaudited))
+    return secured_kafka
 
 
 def documented_rights() -> list[tuple[str, str, str]]:
@@ -166,14 +151,14 @@ def variables(
 
 @pytest.mark.parametrize("user", [USER, UNAUDITED])
 def test_the_rights_on_the_page_are_all_that_the_service_needs(
-    kafka: KafkaServer, certificate: Path, tmp_path: Path, user: str
+    kafka: KafkaServer, tmp_path: Path, user: str
 ) -> None:
     """And those for the audit are all that it can do without."""
     database = f"sqlite:///{tmp_path}/rewind.db"
     make_migrated(database)
     with closing(Store.open(database)) as store:
         _, key = issue_key(store, "default", Scope.OPERATOR, "")
-    environment = variables(certificate, PASSWORDS[user], user)
+    environment = variables(kafka.certificate, PASSWORDS[user], user)
     environment |= {
         "REWIND_DATABASE": database,
         "REWIND_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
@@ -265,13 +250,12 @@ def replayed(api: httpx.Client, asked: dict[str, str]) -> dict[str, Any]:
 )
 def test_who_is_not_let_in_says_why_and_shows_no_password(
     kafka: KafkaServer,
-    certificate: Path,
     tmp_path: Path,
     is_trusted: bool,
     password: str,
     reason: str,
 ) -> None:
-    environment = variables(certificate if is_trusted else None, password)
+    environment = variables(kafka.certificate if is_trusted else None, password)
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers]
     arguments += ["--database", f"sqlite:///{tmp_path}/rewind.db"]
     with ServerProcess(
@@ -298,11 +282,9 @@ def test_settings_that_the_client_refuses_end_the_command_with_the_reason(tmp_pa
     assert "hunter2" not in worker.output
 
 
-def test_operators_see_what_the_rights_on_the_page_allow(
-    kafka: KafkaServer, certificate: Path
-) -> None:
+def test_operators_see_what_the_rights_on_the_page_allow(kafka: KafkaServer) -> None:
     write_and_commit(kafka)
-    settings = settings_of(kafka, certificate, OPERATORS)
+    settings = settings_of(kafka, OPERATORS)
     inspector = LogInspector(settings, time_s_max=DEADLINE_S)
     browser = LogBrowser(settings, inspector.requests, time_s_max=DEADLINE_S)
     page = inspector.topics()
@@ -316,9 +298,9 @@ def test_operators_see_what_the_rights_on_the_page_allow(
     assert browser.browse(BrowseQuery(REPLAY_OUTCOMES)).messages
 
 
-def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer, certificate: Path) -> None:
+def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer) -> None:
     write_and_commit(kafka)
-    settings = settings_of(kafka, certificate, USER)
+    settings = settings_of(kafka, USER)
     inspector = LogInspector(settings, time_s_max=DEADLINE_S)
     browser = LogBrowser(settings, inspector.requests, time_s_max=DEADLINE_S)
     page = inspector.topics()
@@ -342,11 +324,9 @@ def test_what_lacks_a_right_is_empty_and_says_why(kafka: KafkaServer, certificat
     until(lambda: browser.browse(BrowseQuery(EVENTS)).messages, "the messages are shown")
 
 
-def test_who_reads_without_a_group_needs_no_right_to_any(
-    kafka: KafkaServer, certificate: Path
-) -> None:
+def test_who_reads_without_a_group_needs_no_right_to_any(kafka: KafkaServer) -> None:
     """The client looks for its coordinator all the same, and is refused sooner or later."""
-    settings = settings_of(kafka, certificate, USER)
+    settings = settings_of(kafka, USER)
     write_and_commit(kafka)
     with closing(reader_behind_the_end(kafka, settings)) as reader, pytest.raises(HistoryLost):
         read_all(reader)
@@ -377,8 +357,8 @@ def reader_behind_the_end(kafka: KafkaServer, settings: Settings) -> ReplayReade
     )
 
 
-def settings_of(kafka: KafkaServer, certificate: Path, user: str) -> Settings:
-    environment = variables(certificate, PASSWORDS[user], user)
+def settings_of(kafka: KafkaServer, user: str) -> Settings:
+    environment = variables(kafka.certificate, PASSWORDS[user], user)
     return Settings.load(environment, bootstrap_servers=kafka.bootstrap_servers)
 
 

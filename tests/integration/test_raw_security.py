@@ -1,8 +1,6 @@
 """The raw client and an Apache Kafka that lets in only whom it knows."""
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -14,12 +12,11 @@ from confluent_kafka.admin import (
 
 from logbroker.client.errors import BrokersUnavailable, NotAuthorized
 from logbroker.client.raw import LATEST, RawCluster, RawReader, TopicPartition
-from tests.support.http.certificates import self_signed
 from tests.support.kafka.apache_kafka import (
     ADMIN,
+    PASSWORDS,
     SCRAM,
     TEST_TIMEOUT_S,
-    KafkaSecurity,
     KafkaServer,
 )
 from tests.support.kafka.mirrored_clusters import ClusterClient, Record
@@ -34,7 +31,6 @@ pytestmark = [
 STRANGER = "stranger"
 """Who is known, and may do nothing."""
 
-PASSWORDS = {ADMIN: "word-of-the-admin", STRANGER: "word-of-a-stranger"}
 TOPIC = "secured"
 PLACE = TopicPartition(TOPIC, 0)
 COUNT = 50
@@ -42,43 +38,35 @@ MODULES = {"PLAIN": "plain.PlainLoginModule", **dict.fromkeys(SCRAM, "scram.Scra
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1").both
-
-
-@pytest.fixture(scope="module")
-def kafka(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def kafka(secured_kafka: KafkaServer) -> KafkaServer:
     """A server with a topic of some records."""
-    security = KafkaSecurity(certificate, PASSWORDS)
-    with KafkaServer(tmp_path_factory.mktemp("kafka"), security) as server:
-        properties = server.client_properties
-        client = ClusterClient(properties.pop("bootstrap.servers"), **properties)
-        client.make_topic(TOPIC, 1)
-        client.write(TOPIC, [Record(0, number, None, b"value") for number in range(COUNT)])
-        yield server
+    properties = secured_kafka.client_properties
+    client = ClusterClient(properties.pop("bootstrap.servers"), **properties)
+    client.make_topic(TOPIC, 1)
+    client.write(TOPIC, [Record(0, number, None, b"value") for number in range(COUNT)])
+    return secured_kafka
 
 
 def librdkafka(
-    server: KafkaServer, certificate: Path, mechanism: str, user: str = ADMIN, **changes: str
+    server: KafkaServer, mechanism: str, user: str = ADMIN, **changes: str
 ) -> dict[str, str]:
     return {
         "bootstrap.servers": server.bootstrap_servers,
         "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(certificate),
+        "ssl.ca.location": str(server.certificate),
         "sasl.mechanisms": mechanism,
         "sasl.username": user,
         "sasl.password": changes.get("password") or PASSWORDS[user],
     }
 
 
-def java(server: KafkaServer, certificate: Path, mechanism: str) -> dict[str, str]:
+def java(server: KafkaServer, mechanism: str) -> dict[str, str]:
     module = f"org.apache.kafka.common.security.{MODULES[mechanism]}"
     return {
         "bootstrap.servers": server.bootstrap_servers,
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(certificate),
+        "ssl.truststore.location": str(server.certificate),
         "sasl.mechanism": mechanism,
         "sasl.jaas.config": (
             f'{module} required username="{ADMIN}" password="{PASSWORDS[ADMIN]}";'
@@ -100,27 +88,24 @@ def count_of(properties: dict[str, str]) -> int:
 @pytest.mark.parametrize("dialect", [librdkafka, java])
 def test_records_are_read_with_every_mechanism_that_is_spoken(
     kafka: KafkaServer,
-    certificate: Path,
     dialect: object,
     mechanism: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert callable(dialect)
     with caplog.at_level(logging.DEBUG):
-        assert count_of(dialect(kafka, certificate, mechanism)) == COUNT
+        assert count_of(dialect(kafka, mechanism)) == COUNT
     assert PASSWORDS[ADMIN] not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["o=dd, na=me", "=2C"])
-def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
-    kafka: KafkaServer, certificate: Path, name: str
-) -> None:
+def test_a_name_may_have_the_signs_of_the_mechanism_in_it(kafka: KafkaServer, name: str) -> None:
     password = "p=a,s s=2Cwörd"
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsertion = UserScramCredentialUpsertion(name, credential, password.encode())
     admin = AdminClient({**kafka.client_properties})
     admin.alter_user_scram_credentials([upsertion])[name].result(DEADLINE_S)
-    properties = librdkafka(kafka, certificate, "SCRAM-SHA-512", name, password=password)
+    properties = librdkafka(kafka, "SCRAM-SHA-512", name, password=password)
 
     def is_known() -> bool:
         # Authentication succeeds, then the topic is not authorized.
@@ -133,9 +118,9 @@ def test_a_name_may_have_the_signs_of_the_mechanism_in_it(
 
 @pytest.mark.parametrize("mechanism", MODULES)
 def test_a_wrong_password_is_reported_immediately_without_its_value(
-    kafka: KafkaServer, certificate: Path, mechanism: str
+    kafka: KafkaServer, mechanism: str
 ) -> None:
-    properties = librdkafka(kafka, certificate, mechanism, password="wrong-word")
+    properties = librdkafka(kafka, mechanism, password="wrong-word")
 
     with RawCluster(properties) as cluster, pytest.raises(NotAuthorized) as refused:
         cluster.topics(None)
@@ -145,8 +130,8 @@ def test_a_wrong_password_is_reported_immediately_without_its_value(
     assert "wrong-word" not in shown
 
 
-def test_an_unauthorized_topic_is_reported(kafka: KafkaServer, certificate: Path) -> None:
-    properties = librdkafka(kafka, certificate, "PLAIN", STRANGER)
+def test_an_unauthorized_topic_is_reported(kafka: KafkaServer) -> None:
+    properties = librdkafka(kafka, "PLAIN", STRANGER)
 
     with RawCluster(properties) as cluster:
         assert cluster.topics(None) == {}

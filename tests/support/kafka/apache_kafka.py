@@ -3,8 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -24,6 +22,15 @@ TEST_TIMEOUT_S: Final = DOWNLOAD_S + 600
 START_ATTEMPTS: Final = 10
 ADMIN: Final = "admin"
 """The user with all permissions."""
+
+PASSWORDS: Final = {
+    user: f"word-of-{user}"
+    for user in (ADMIN, "auditor", "operators", "rewind", "stranger", "unaudited")
+}
+"""The users of a server with a certificate, for PLAIN and both SCRAM mechanisms.
+
+All but `ADMIN` have only the permissions that a test grants them.
+"""
 
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -85,20 +92,6 @@ def java_command(jars: Path, folder: Path, main_class: str) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class KafkaSecurity:
-    """The settings of a server that requires TLS and authentication."""
-
-    key_and_certificate: Path
-    """A PEM file with key and certificate for 127.0.0.1."""
-
-    passwords: Mapping[str, str]
-    """Passwords by user, `ADMIN` included, for PLAIN and both SCRAM mechanisms.
-
-    What the others may do is for a test to say: without an ACL they may do nothing.
-    """
-
-
 class KafkaServer:
     """One server that is broker and controller. It keeps its port over restarts.
 
@@ -106,10 +99,14 @@ class KafkaServer:
     gone.
     """
 
-    def __init__(self, folder: Path, security: KafkaSecurity | None = None) -> None:
+    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
+        """A server with a certificate requires TLS and a user of `PASSWORDS`.
+
+        The file has key and certificate for 127.0.0.1 as PEM.
+        """
         self._jars = require_kafka()
         self._folder = folder
-        self._security = security
+        self._certificate = certificate
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: list[int] = []
 
@@ -129,17 +126,23 @@ class KafkaServer:
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
+    def certificate(self) -> Path:
+        """Return the file that clients trust."""
+        assert self._certificate is not None
+        return self._certificate
+
+    @property
     def client_properties(self) -> dict[str, str]:
         """Return the properties of a client with all permissions."""
         place = {"bootstrap.servers": self.bootstrap_servers}
-        if self._security is None:
+        if self._certificate is None:
             return place
         return place | {
             "security.protocol": "SASL_SSL",
-            "ssl.ca.location": str(self._security.key_and_certificate),
+            "ssl.ca.location": str(self._certificate),
             "sasl.mechanisms": "PLAIN",
             "sasl.username": ADMIN,
-            "sasl.password": self._security.passwords[ADMIN],
+            "sasl.password": PASSWORDS[ADMIN],
         }
 
     @property
@@ -208,7 +211,7 @@ class KafkaServer:
 
     def _properties(self) -> dict[str, object]:
         port, controller_port = self._ports
-        protocol = "PLAINTEXT" if self._security is None else "SASL_SSL"
+        protocol = "PLAINTEXT" if self._certificate is None else "SASL_SSL"
         # The controller is used only by the broker in its own process.
         protocols = f"{protocol}:{protocol},CONTROLLER:PLAINTEXT"
         return {
@@ -234,20 +237,19 @@ class KafkaServer:
         }
 
     def _security_properties(self) -> dict[str, object]:
-        if self._security is None:
+        if self._certificate is None:
             return {}
-        users = self._security.passwords.items()
-        known = " ".join(f'user_{name}="{password}"' for name, password in users)
+        known = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
         package = "org.apache.kafka.common.security"
         plain = (
             f"{package}.plain.PlainLoginModule required "
-            f'username="{ADMIN}" password="{self._security.passwords[ADMIN]}" {known};'
+            f'username="{ADMIN}" password="{PASSWORDS[ADMIN]}" {known};'
         )
         return {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self._security.key_and_certificate,
+            "ssl.keystore.location": self._certificate,
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self._security.key_and_certificate,
+            "ssl.truststore.location": self._certificate,
             "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
@@ -262,7 +264,7 @@ class KafkaServer:
         }
 
     def _scram_users(self) -> list[str]:
-        users = {} if self._security is None else self._security.passwords
+        users = {} if self._certificate is None else PASSWORDS
         return [
             argument
             for name, password in users.items()

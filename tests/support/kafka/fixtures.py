@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.http.certificates import self_signed
 from tests.support.kafka.apache_kafka import KafkaServer
 from tests.support.kafka.broker_process import BrokerProcess
+from tests.support.kafka.kafka_commands import KafkaCommands
 from tests.support.kafka.raw_group import until_groups_loaded
 from tests.support.kafka.zookeeper import (
     SharedZooKeeper,
@@ -32,6 +34,25 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
     """Yield one Apache Kafka for all tests of this process."""
     with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """Yield one Apache Kafka with TLS, users and ACLs for all tests of this process.
+
+    Each module has topics of its own.
+    """
+    certificate = self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1").both
+    with KafkaServer(tmp_path_factory.mktemp("secured-kafka"), certificate) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCommands]:
+    """Yield Kafka's commands, for all tests of this process."""
+    commands = KafkaCommands(tmp_path_factory.mktemp("kafka-commands"))
+    yield commands
+    commands.stop()
 
 
 @pytest.fixture(scope="session")

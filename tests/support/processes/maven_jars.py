@@ -21,6 +21,7 @@ LOG4J_TO_STDERR: Final = """\
 log4j.rootLogger=WARN, stderr
 log4j.appender.stderr=org.apache.log4j.ConsoleAppender
 log4j.appender.stderr.Target=System.err
+log4j.appender.stderr.follow=true
 log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
 log4j.appender.stderr.layout.ConversionPattern=[%d] %p %c{1} %m%n
 """

@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 SERVERS: Final = frozenset(
-    {"apache_kafka", "broker", "mariadb", "own_zookeeper", "spark", "zookeeper"}
-    | {"zookeeper_ensemble"}
+    {"apache_kafka", "broker", "hdfs", "kafka_commands", "mariadb", "own_zookeeper"}
+    | {"secured_kafka", "spark", "zookeeper", "zookeeper_ensemble"}
 )
 """Fixtures that start processes, wherever they are defined."""
 
