@@ -26,12 +26,12 @@ def test_other(): pass
 """
 
 
-def run(folder: Path) -> str:
+def run(folder: Path, *options: str) -> str:
     """Run the tests of a folder that are named `chosen`, in one worker, and return the output."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "--dist", "loadgroup"]
     plugins = ("-p", "no:schemathesis", "-p", "tests.support.processes.parallel_runs")
     done = subprocess.run(
-        [*command, *plugins, "--rootdir", str(folder), "-k", "chosen", "."],
+        [*command, *plugins, "--rootdir", str(folder), "-k", "chosen", *options, "."],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -57,3 +57,14 @@ def test_selected_tests_of_all_files_are_run_once(tmp_path: Path) -> None:
     assert "3 passed, 1 error" in output, output
     assert "No module named 'no_such_module'" in output
     assert "[100%]" in output
+
+
+@pytest.mark.processes
+def test_files_without_the_words_of_the_chosen_marks_are_not_imported(tmp_path: Path) -> None:
+    text = "import pytest\n\n@pytest.mark.long\ndef test_chosen(): pass\n"
+    (tmp_path / "test_a.py").write_text(text)
+    (tmp_path / "test_b.py").write_text("import no_such_module\n")
+    chosen_output = run(tmp_path, "-m", "long or hypothesis")
+    assert "1 passed" in chosen_output, chosen_output
+    assert "error" not in chosen_output
+    assert "1 error" in run(tmp_path, "-m", "not hypothesis")

@@ -2,7 +2,8 @@
 
 So a module's fixtures, such as its broker, are set up once. Each process lists all files, but
 imports a file only to run it: to collect all tests in each process takes a minute of processor in
-a fresh clone. Files start in the order of their collection, the many short ones of `tests/unit`
+a fresh clone. A file without the words of the marks that `-m` asks for is not even imported.
+Files start in the order of their collection, the many short ones of `tests/unit`
 last: the processes end at about the same time.
 """
 
@@ -13,11 +14,19 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import pytest
+from _pytest.mark.expression import Expression
 from _pytest.runner import runtestprotocol
 from xdist.scheduler import LoadGroupScheduling
 
 SHOWN_FROM_S: Final = 0.005
 """Shorter set-ups and tear-downs are left out by `--durations`, too."""
+
+MARK_WORDS: Final = {
+    "hypothesis": ("hypothesis",),
+    # The tests of a fixture are marked by `process_marks.py`.
+    "long": ("mark.long", "apache_kafka"),
+}
+"""What is in each file with a test that has the mark."""
 
 _GROUP: Final = re.compile(r'xdist_group\("(\w+)"')
 
@@ -62,9 +71,12 @@ class TestFile(pytest.Item):
         return file
 
     def parts(self) -> list["TestFile"]:
-        """Return this file, and its parts in groups."""
+        """Return this file, and its parts in groups. Empty if no test of it is selected."""
         assert isinstance(self.parent, pytest.Collector)
-        groups = sorted(set(_GROUP.findall(self.path.read_text())))
+        text = self.path.read_text()
+        if not _may_be_selected(text, self.config.option.markexpr):
+            return []
+        groups = sorted(set(_GROUP.findall(text)))
         return [self, *(TestFile.of(self.path, self.parent, group) for group in groups)]
 
     def runtest(self) -> None:
@@ -90,11 +102,24 @@ class TestFile(pytest.Item):
         gc.disable()
         module: pytest.Module = pytest.Module.from_parent(self.parent, path=self.path)
         tests = [each for each in self.session.genitems(module) if _group_of(each) == self.group]
+        text = self.path.read_text()
+        marks = {mark.name for test in tests for mark in test.iter_markers()}
+        for mark in marks & MARK_WORDS.keys():
+            assert _may_be_selected(text, mark), f"{self.nodeid} lacks {MARK_WORDS[mark]}"
         self.config.hook.pytest_collection_modifyitems(
             session=self.session, config=self.config, items=tests
         )
         gc.enable()
         return tests
+
+
+def _may_be_selected(text: str, expression: str) -> bool:
+    """Report whether a file with this text may have tests that `-m` selects."""
+    names = re.findall(r"\w+", expression)
+    if not names or not MARK_WORDS.keys() | {"or", "and"} >= set(names):
+        return True
+    compiled = Expression.compile(expression)
+    return compiled.evaluate(lambda name, /, **_: any(word in text for word in MARK_WORDS[name]))
 
 
 def _group_of(test: pytest.Item) -> str | None:
