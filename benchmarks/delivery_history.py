@@ -41,7 +41,7 @@ SHARE: Final = 3
 """One of this many records belongs to the replayed webhook, by default."""
 
 STEP_MS: Final = 38
-"""At this distance ten million records cover four and a half days, less than the history."""
+"""The default distance of records: ten million cover four and a half days of history."""
 
 BEHIND_NOW_MS: Final = 60_000
 BODY_BYTES: Final = 200
@@ -70,16 +70,23 @@ class History(NamedTuple):
     window_records: int
     start_ms: int
     share: int
+    step_ms: int
 
     @classmethod
     def until_now(
-        cls, webhook_id: str, partitions: int, records: int, events: int, share: int = SHARE
+        cls,
+        webhook_id: str,
+        partitions: int,
+        records: int,
+        events: int,
+        share: int = SHARE,
+        step_ms: int = STEP_MS,
     ) -> "History":
         """Return a history of `records` up to now, with `events` of the webhook in its window."""
         assert WINDOW_BATCH_RECORDS % share == 0, share
         now_ms = time.time_ns() // 1_000_000
-        start_ms = now_ms - BEHIND_NOW_MS - records * STEP_MS
-        return cls(webhook_id, partitions, records, events * share, start_ms, share)
+        start_ms = now_ms - BEHIND_NOW_MS - records * step_ms
+        return cls(webhook_id, partitions, records, events * share, start_ms, share, step_ms)
 
     @property
     def partition(self) -> int:
@@ -101,7 +108,7 @@ class History(NamedTuple):
         return (self.records - self.window_records) // 2
 
     def _time_of(self, number: int) -> int:
-        return self.start_ms + number * STEP_MS
+        return self.start_ms + number * self.step_ms
 
     def batches(self) -> Iterator[tuple[bytes, int]]:
         """Yield every batch with the number of its records, in order."""

@@ -21,11 +21,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from app.cli.api_client import ApiClient
 from app.cli.service import LocalService
 from app.domain.delivery import LiveOutcome
-from app.log.event_records import EventRecords
 from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERERS, DELIVERY_LOG, DELIVERY_OUTCOMES
-from app.services.event_index import EventIndexer
-from app.store.event_index import EventIndex
 from benchmarks.scale import Scale, median
 from benchmarks.service_stage import ServiceStage, service_stage
 from benchmarks.table import Baseline, Line, Target, at_most, share_at_most
@@ -86,7 +83,7 @@ def _installation(folder: Path, deliveries: int) -> Iterator[_Installation]:
         webhook = stage.enabled_webhook(URL)
         # Before the live path starts, which would deliver these events.
         _write(stage, webhook.id, deliveries)
-        _index(stage)
+        stage.index_all()
         with (
             LocalService(stage.settings, stage.broker.bootstrap_servers, output.append) as service,
             ApiClient(service.api_url, service.operator_key) as client,
@@ -140,15 +137,6 @@ def _outcome(partition: int, number: int, event_id: str, time_ms: int) -> Delive
         number,
         12.5,
     )
-
-
-def _index(stage: ServiceStage) -> None:
-    """Index all records; the API would pause between the steps."""
-    index = EventIndex(stage.store.database, stage.settings.origin)
-    with closing(EventRecords(stage.settings)) as records:
-        indexer = EventIndexer(stage.store, index, records, stage.settings.retention_ms)
-        while indexer.index_new().entries:
-            pass
 
 
 def _request_all(installation: _Installation) -> None:

@@ -5,6 +5,10 @@ same window is replayed from each in turn: the whole window for the events/s, an
 several times for the ms from `POST /replays` until the receiver, in another process, has the first
 event. The baseline is the shortest log. The worker polls for new replays every 20 ms instead of
 200, so that the random wait for a poll does not hide the rest. Replays have no rate limit.
+
+Two further services have the same window at the end of the log, and before 100,000 records that
+were published in the quarter of an hour after it, all indexed. The time is that from `POST
+/replays` until the replay is COMPLETED.
 """
 
 import time
@@ -18,7 +22,7 @@ from app.cli.service import LocalService
 from app.domain.options import EVENTS_PER_SECOND_MAX
 from app.domain.states import TERMINAL
 from app.domain.windows import format_time
-from benchmarks.delivery_history import History
+from benchmarks.delivery_history import SHARE, STEP_MS, History
 from benchmarks.running_broker import until
 from benchmarks.scale import Scale, median
 from benchmarks.service_stage import service_stage
@@ -35,6 +39,12 @@ SHORT_SHARE: Final = 20
 SLOWDOWN_MAX: Final = 1.2
 """A replay from a longer log may take up to a fifth more time."""
 
+FOLLOWING_RECORDS: Final = 101_000
+FOLLOWING_STEP_MS: Final = 9
+"""So 100,000 of the following records are of the quarter of an hour after the window."""
+
+FOLLOWING_COST_MAX: Final = 1.1
+
 
 class _Installation(NamedTuple):
     """One service, the history in its log, and the results."""
@@ -43,10 +53,15 @@ class _Installation(NamedTuple):
     history: History
     first_event_s: list[float]
     events_per_s: list[float]
+    completed_s: list[float]
 
 
 def measure(scale: Scale, folder: Path) -> list[Line]:
-    """Replay the same window from a log of each length."""
+    """Replay the same window from a log of each length, and with and without later records."""
+    return [*_measure_lengths(scale, folder), *_measure_following(scale, folder)]
+
+
+def _measure_lengths(scale: Scale, folder: Path) -> list[Line]:
     events = scale.replay_events
     with timing_receiver() as receiver, ExitStack() as stack:
         installations = [
@@ -61,21 +76,46 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
         return _lines(installations)
 
 
+def _measure_following(scale: Scale, folder: Path) -> Iterator[Line]:
+    events = scale.replay_events
+    window_records = events * SHARE
+    with timing_receiver() as receiver, ExitStack() as stack:
+        alone, followed = (
+            stack.enter_context(
+                _installation(folder, receiver, records, events, step_ms=FOLLOWING_STEP_MS)
+            )
+            for records in (window_records, window_records + 2 * FOLLOWING_RECORDS)
+        )
+        for _ in range(scale.rounds):
+            for installation in (alone, followed):
+                _replay_whole(installation, receiver, events)
+    baseline = Baseline("nothing after the window", median(alone.completed_s))
+    yield Line("completed, the window ends the log", baseline.figure, "s")
+    figure = median(followed.completed_s)
+    target = share_at_most(FOLLOWING_COST_MAX)
+    yield Line("completed, 100,000 records after the window", figure, "s", baseline, target)
+
+
 @contextmanager
 def _installation(
-    folder: Path, receiver: TimingReceiver, records: int, events: int
+    folder: Path, receiver: TimingReceiver, records: int, events: int, step_ms: int | None = None
 ) -> Iterator[_Installation]:
+    """A service with a log; with `step_ms` between records, all are indexed."""
     output: list[str] = []
     with service_stage(folder, poll_interval_s=str(POLL_INTERVAL_S)) as stage:
         webhook = stage.enabled_webhook(f"{receiver.url}/{records}")
-        history = History.until_now(webhook.id, stage.settings.partitions, records, events)
+        history = History.until_now(
+            webhook.id, stage.settings.partitions, records, events, step_ms=step_ms or STEP_MS
+        )
         # Before the live path starts, which would deliver these events.
         stage.load(history)
+        if step_ms is not None:
+            stage.index_all()
         with (
             LocalService(stage.settings, stage.broker.bootstrap_servers, output.append) as service,
             ApiClient(service.api_url, service.operator_key) as client,
         ):
-            yield _Installation(client, history, [], [])
+            yield _Installation(client, history, [], [], [])
 
 
 def _replay_short(installation: _Installation, receiver: TimingReceiver, events: int) -> None:
@@ -87,8 +127,10 @@ def _replay_short(installation: _Installation, receiver: TimingReceiver, events:
 
 
 def _replay_whole(installation: _Installation, receiver: TimingReceiver, events: int) -> None:
-    """Replay the window for the rate of delivery."""
+    """Replay the window for the rate of delivery and the time to the end."""
+    start_s = time.monotonic()
     report = _replay(installation, receiver, events)
+    installation.completed_s.append(time.monotonic() - start_s)
     installation.events_per_s.append(report.events_per_s)
 
 

@@ -13,9 +13,12 @@ from app.config import Settings
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook
 from app.domain.rules import DEFAULT_RULE, Rule
 from app.domain.states import TERMINAL, ReplayState
+from app.log.event_records import EventRecords
 from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_LOG, ensure_topics
+from app.services.event_index import EventIndexer
 from app.store import Store, migrate
+from app.store.event_index import EventIndex
 from app.store.rule_kinds import digest_of_kind
 from app.store.secret_keys import keys_of, new_secret_key
 from app.store.tables import rules, webhooks
@@ -69,6 +72,16 @@ class ServiceStage(NamedTuple):
         """Write a history to its empty partition, and wait until consumers can read it."""
         write_history(self.broker.address, history)
         self.broker.wait_for_end(DELIVERY_LOG, history.records, history.partition)
+
+    def index_all(self) -> None:
+        """Add every record of the log to the index of events and to the minute index."""
+        with closing(EventRecords(self.settings)) as records:
+            index = EventIndex(self.store.database, self.settings.origin)
+            indexer = EventIndexer(
+                self.store, index, records, self.settings.retention_ms, unindexed_min=1
+            )
+            while indexer.index_new().unindexed:
+                pass
 
     def create_replay(self, new: NewReplay) -> Replay:
         """Create a replay, as the API does."""

@@ -10,6 +10,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 
 from app.config import Settings
 from app.domain.event_index import EventPartition, EventPlace
+from app.domain.minute_index import TimedOffset
 from app.log.browser.partition_scan import RangeRequest, RawRecord
 from app.log.deliveries.delivery import headers_of
 from app.log.deliveries.reader_pool import ReaderPool
@@ -19,7 +20,7 @@ from app.log.group_position import Bounds
 from app.log.inspection.deadline import Deadline
 from app.log.lookup_client import LookupClient, check_led
 from app.log.topics import DELIVERY_LOG, EVENTS
-from logbroker.client.admin import EARLIEST, LATEST
+from logbroker.client.admin import EARLIEST, LATEST, since
 
 AT_A_TIME: Final = 4
 
@@ -36,10 +37,11 @@ class EventRecord(NamedTuple):
 
 
 class EventRange(NamedTuple):
-    """The records of a partition in `[start, position)`."""
+    """The records of a partition in `[start, position)`; without those that cannot be read."""
 
     records: list[EventRecord]
     position: int
+    has_unreadable: bool = False
 
 
 class EventRecords:
@@ -127,11 +129,34 @@ class EventRecords:
                 results = reader.read(requests, deadline, bytes_max)
                 if reader.problems:
                     raise LogUnavailable(f"topic {topic}: {next(iter(reader.problems.values()))}")
+                damaged = frozenset(reader.damaged)
             for number, result in results.items():
                 partition = EventPartition(is_delivery_log, number)
                 records = [_event_record(partition, each) for each in result.records]
-                found[partition] = EventRange(records, result.position)
+                found[partition] = EventRange(records, result.position, number in damaged)
         return found
+
+    def first_deliveries_since(
+        self, times_ms: Mapping[int, int], deadline: Deadline
+    ) -> dict[int, TimedOffset]:
+        """Return the first record of `delivery_log` at a time or later, by partition.
+
+        The offset is -1 if there is none. Call `bounds` before, see `LookupClient`.
+
+        Raises:
+            LogUnavailable: the log does not answer.
+        """
+        if not times_ms:
+            return {}
+        answers = self._client.admin.list_offsets(
+            {TopicPartition(DELIVERY_LOG, each): since(ms) for each, ms in times_ms.items()},
+            request_timeout=deadline.request_timeout_s,
+        )
+        found = {
+            place.partition: self._client.found(DELIVERY_LOG, answer)
+            for place, answer in answers.items()
+        }
+        return {number: TimedOffset(each.offset, each.timestamp) for number, each in found.items()}
 
 
 def _event_record(partition: EventPartition, record: RawRecord) -> EventRecord:

@@ -10,6 +10,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from app.domain.minute_index import TimedOffset, WindowNotes
 from app.domain.model import OffsetRange, Window
 from app.log.errors import WindowNotRetained
 from app.log.group_position import Bounds
@@ -76,33 +77,42 @@ class LogHistory:
         webhook_id: str,
         window: Window,
         disorder_ms: int,
-        late_end: Callable[[int], int | None] = lambda _partition: None,
+        read_notes: Callable[[int], WindowNotes] = lambda _partition: WindowNotes(),
     ) -> OffsetRange:
         """Return the offset range that contains every event of a window.
 
         Timestamps need not grow with offsets. No record before the start is as young as the
         window. Records up to `disorder_ms` older than an earlier one are below the end, and so
-        are older ones below the offset that `late_end` returns for the partition.
+        are late ones by the notes that `read_notes` returns for the partition. The end is lower
+        if the minute index of the same log reaches beyond it.
 
         Raises:
             WindowNotRetained: records of the window may have been deleted already.
             LogUnavailable: the log does not answer, or the topic does not exist.
         """
-        partition = self.partition_for(webhook_id)
+        partition, limit_ms = self.partition_for(webhook_id), window.to_ms + disorder_ms
         lookups = {
             "low": self._look_up(partition, EARLIEST),
             "start": self._look_up(partition, since(window.from_ms)),
-            "end": self._look_up(partition, since(window.to_ms + disorder_ms)),
+            "end": self._look_up(partition, since(limit_ms)),
             "high": self._look_up(partition, LATEST),
         }
-        late = late_end(partition) or 0  # while the log looks up the others
+        late_end, indexed = read_notes(partition)  # while the log looks up the others
+        if indexed is not None and indexed.newest.time_ms >= limit_ms:
+            lookups["newest"] = self._look_up(partition, since(indexed.newest.time_ms))
         found = {name: self._found(lookup) for name, lookup in lookups.items()}
         _check_retained(found, window)
         high = found["high"].offset
         start, end = (_or(high, found[name].offset) for name in ("start", "end"))
         # A recreated topic may end below the stored late offsets of its predecessor. A log that
         # grows meanwhile may end below the start: those records were written after the call.
-        return OffsetRange(partition, start, max(start, end, min(late, high)))
+        end = max(start, end, min(late_end, high))
+        if indexed is not None and "newest" in found:
+            newest = found["newest"]
+            # Otherwise the index is of a log that was recreated or truncated.
+            if TimedOffset(newest.offset, newest.timestamp) == indexed.newest:
+                end = min(end, indexed.end_from(start, late_end))
+        return OffsetRange(partition, start, end)
 
     def end_before(self, webhook_id: str, time_ms: int) -> tuple[int, int]:
         """Return the partition of a webhook, and the end of its records before a time.

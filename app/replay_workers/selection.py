@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from app.config import Settings
 from app.domain.lateness import disorder_ms
-from app.domain.model import NewReplay, OffsetRange, Replay, recovered_origin
+from app.domain.minute_index import WindowNotes
+from app.domain.model import NewReplay, OffsetRange, Replay, Window, recovered_origin
 from app.domain.options import Only, ReplayReason
 from app.domain.type_filter import TypeFilter
 from app.log.delivered import DeliveredEvents, LiveDeliveries
@@ -36,8 +38,13 @@ def locate_window(
         replay.webhook_id,
         replay.window,
         disorder_ms(settings.lateness_ms),
-        lambda partition: store.late_end_offset(partition, replay.window, origin=settings.origin),
+        partial(_read_notes, store, settings.origin, replay.window),
     )
+
+
+def _read_notes(store: Store, origin: str, window: Window, partition: int) -> WindowNotes:
+    late_end = store.late_end_offset(partition, window, origin=origin)
+    return WindowNotes(late_end or 0, store.indexed_window(partition, window, origin=origin))
 
 
 @dataclass(slots=True)

@@ -1,4 +1,7 @@
-"""Keeps the index of events up to date: reads the log, and stores which event ids are where."""
+"""Keeps the index of events up to date: reads the log, and stores which event ids are where.
+
+The minute index of `delivery_log` is filled with it, by the records of the same reads.
+"""
 
 import asyncio
 import logging
@@ -15,8 +18,9 @@ from app.domain.event_index import (
     encode_entry,
     unindexed_ranges,
 )
+from app.domain.minute_index import MinuteIndexUpdate, TimedOffset, next_update
 from app.log.errors import LogError
-from app.log.event_records import EventRecords
+from app.log.event_records import EventRange, EventRecords
 from app.log.inspection.deadline import Deadline
 from app.process import BackgroundTask, on_own_thread
 from app.store import Store, StoreError
@@ -132,6 +136,7 @@ class EventIndexer(BackgroundTask):
         # Read after the claim: a position above an end would mean a recreated topic.
         bounds = self._records.bounds(deadline)
         positions = dict(claim.positions)
+        minutes = self._next_minutes(claim, bounds, deadline)
         entries = bytearray()
         while count_entries(entries) < CHUNK_ENTRIES_MAX and not deadline.is_over:
             ranges = unindexed_ranges(positions, bounds)
@@ -148,17 +153,61 @@ class EventIndexer(BackgroundTask):
                 for each in found.records:
                     entries += encode_entry(each.event_id, each.place)
                 positions[partition] = found.position
+                if partition.is_delivery_log:
+                    _add_minutes(minutes[partition.number], found)
             if positions == before:
                 break
-        if not self._index.add_chunk(claim, entries, positions, CLAIM_S):
+        if not self._index.add_chunk(claim, entries, positions, CLAIM_S, minutes):
             return 0
         return count_entries(entries)
+
+    def _next_minutes(
+        self,
+        claim: EventIndexClaim,
+        bounds: Mapping[EventPartition, tuple[int, int]],
+        deadline: Deadline,
+    ) -> dict[int, MinuteIndexUpdate]:
+        """The updates of the minute index, by partition that has new records."""
+        stored = self._index.indexed_ranges()
+        starts = {
+            partition.number: start
+            for partition, (start, _) in unindexed_ranges(claim.positions, bounds).items()
+            if partition.is_delivery_log
+        }
+        newest_ms = {
+            number: each.newest.time_ms
+            for number, each in stored.items()
+            if number in starts and each.newest is not None
+        }
+        found = self._records.first_deliveries_since(newest_ms, deadline)
+        return {
+            number: next_update(
+                stored.get(number),
+                found.get(number),
+                claim.positions.get(EventPartition(True, number)),
+                start=start,
+                low=bounds[EventPartition(True, number)][0],
+            )
+            for number, start in starts.items()
+        }
 
     def _tidy(self, claim: EventIndexClaim) -> None:
         while merged := chunks_to_merge(self._index.chunks()):
             if not self._index.merge(claim, merged, CLAIM_S):
                 return
         self._index.delete_expired(claim, self._kept_ms, CLAIM_S)
+
+
+def _add_minutes(update: MinuteIndexUpdate, found: EventRange) -> None:
+    if found.has_unreadable:
+        # Their times are unknown.
+        update.restart(found.position)
+        return
+    times = ((each.place.offset, each.record.timestamp_ms) for each in found.records)
+    update.add(
+        (TimedOffset(offset, time_ms) for offset, time_ms in times if time_ms is not None),
+        found.position,
+    )
 
 
 def _count(ranges: Mapping[EventPartition, tuple[int, int]]) -> int:

@@ -2,7 +2,7 @@
 
 One process at a time changes the index of a data centre: it claims it, and every change names the
 epoch of the claim. A chunk is stored in the same transaction as the positions that it reaches, so a
-record is indexed exactly once, whichever process dies.
+record is indexed exactly once, whichever process dies. So are the minutes of its records.
 """
 
 import json
@@ -22,10 +22,12 @@ from app.domain.event_index import (
     split_into_blocks,
     tag_of,
 )
+from app.domain.minute_index import IndexedRange, MinuteIndexUpdate
 from app.store.engine import Database
 from app.store.event_index_tables import event_index_blocks as blocks
 from app.store.event_index_tables import event_index_chunks as chunks
 from app.store.event_index_tables import event_index_states as states
+from app.store.minute_index import read_indexed_ranges, store_minutes
 from app.store.sql import ms_from_now, now_ms
 
 _BLOCKS_PER_INSERT: Final = 100
@@ -63,14 +65,22 @@ class EventIndex:
         """End a claim before its lease."""
         self._database.write(_extend, claim, 0)
 
+    def indexed_ranges(self) -> dict[int, IndexedRange]:
+        """The offsets of each partition of `delivery_log` that the minute index has."""
+        return self._database.read(read_indexed_ranges, self._origin)
+
     def add_chunk(
         self,
         claim: EventIndexClaim,
         entries: bytes | bytearray,
         positions: Mapping[EventPartition, int],
         lease_s: float,
+        minutes: Mapping[int, MinuteIndexUpdate] = {},
     ) -> bool:
-        """Store a chunk, and that records below `positions` are indexed; extends the claim."""
+        """Store a chunk, and that records below `positions` are indexed; extends the claim.
+
+        `minutes` are the updates of the minute index, by partition of `delivery_log`.
+        """
         return self._database.write(
             _add_chunk,
             claim,
@@ -78,6 +88,7 @@ class EventIndex:
             count_entries(entries),
             positions,
             lease_s,
+            minutes,
         )
 
     def chunks(self) -> list[EventChunk]:
@@ -167,9 +178,11 @@ def _add_chunk(
     entry_count: int,
     positions: Mapping[EventPartition, int],
     lease_s: float,
+    minutes: Mapping[int, MinuteIndexUpdate],
 ) -> bool:
     if not _extend(connection, claim, lease_s, positions=_encode_positions(positions)):
         return False
+    store_minutes(connection, claim.origin, minutes)
     if entry_count:
         indexed_ms = int(connection.execute(select(now_ms())).scalar_one())
         _insert_chunk(connection, claim.origin, new, entry_count, indexed_ms)

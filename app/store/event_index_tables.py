@@ -1,4 +1,4 @@
-"""The tables of the index of events; `tables` has the others."""
+"""The tables of the index of events and of the minute index; `tables` has the others."""
 
 from typing import Final
 
@@ -40,5 +40,33 @@ event_index_blocks: Final = Table(
     Column("chunk_id", BigInteger, primary_key=True, autoincrement=False),
     Column("entries", LargeBinary, nullable=False),
     Index(None, "chunk_id"),
+    **TABLE_OPTIONS,
+)
+
+minute_index_ranges: Final = Table(
+    "minute_index_ranges",
+    metadata,
+    Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
+    Column("log_partition", Integer, primary_key=True, autoincrement=False),
+    # The records in `[start_offset, end_offset)` have entries.
+    Column("start_offset", BigInteger, nullable=False),
+    Column("end_offset", BigInteger, nullable=False),
+    # The first of the records with the largest time.
+    Column("newest_offset", BigInteger),
+    Column("newest_ms", BigInteger),
+    **TABLE_OPTIONS,
+)
+
+minute_index_entries: Final = Table(
+    "minute_index_entries",
+    metadata,
+    Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
+    Column("log_partition", Integer, primary_key=True, autoincrement=False),
+    # The start of the minute.
+    Column("minute_ms", BigInteger, primary_key=True, autoincrement=False),
+    # The offset after its last record.
+    Column("end_offset", BigInteger, nullable=False),
+    # Entries of deleted records are found by it.
+    Index(None, "origin", "log_partition", "end_offset"),
     **TABLE_OPTIONS,
 )

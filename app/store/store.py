@@ -24,6 +24,7 @@ from app.store import (
     late_arrivals,
     leases,
     mail_confirmations,
+    minute_index,
     notices,
     overview,
     owner_moves,
@@ -399,6 +400,7 @@ class Store:
     record_late_arrivals = writes(late_arrivals.record_late_arrivals)
     late_end_offset = reads(late_arrivals.late_end_offset)
     late_recorded_ms = reads(late_arrivals.late_recorded_ms)
+    indexed_window = reads(minute_index.indexed_window)
 
     request_handover = writes(handover_table.request_handover)
     handovers = reads(handover_table.list_handovers)

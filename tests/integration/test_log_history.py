@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app.domain.minute_index import WindowNotes
 from app.domain.model import OffsetRange, Window
 from app.log.errors import LogUnavailable, WindowNotRetained
 from app.log.event import NewEvent
@@ -70,18 +71,18 @@ def test_late_records_lie_before_the_end(servers: str, history: LogHistory) -> N
     assert found == OffsetRange(PARTITION, 100, 250)
 
 
-@pytest.mark.parametrize(("late_end", "end"), [(None, 200), (50, 200), (700, 700), (5_000, 1_000)])
+@pytest.mark.parametrize(("late_end", "end"), [(0, 200), (50, 200), (700, 700), (5_000, 1_000)])
 def test_a_window_reaches_to_its_late_arrivals_and_never_beyond_the_log(
-    servers: str, history: LogHistory, late_end: int | None, end: int
+    servers: str, history: LogHistory, late_end: int, end: int
 ) -> None:
     publish(servers, range(1_000, 2_000))
     asked: list[int] = []
 
-    def look_up(partition: int) -> int | None:
+    def read_notes(partition: int) -> WindowNotes:
         asked.append(partition)
-        return late_end
+        return WindowNotes(late_end)
 
-    found = history.offsets_for(KEY, Window(1_100, 1_200), 0, look_up)
+    found = history.offsets_for(KEY, Window(1_100, 1_200), 0, read_notes)
     assert (found, asked) == (OffsetRange(PARTITION, 100, end), [PARTITION])
 
 

@@ -116,7 +116,7 @@ class RecordReader:
             self.bytes_read += _size(record)
             read.add(record)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            read.complete()
+            read.end_at(message.offset() or 0)
         elif error.code() in DATA_ERRORS:
             failed[read.partition] = error
             return
@@ -193,7 +193,14 @@ class _RangeRead:
 
     def complete(self) -> None:
         """Record that the range has no further records."""
-        self._position = self._request.end
+        self.end_at(self._request.end)
+
+    def end_at(self, log_end: int) -> None:
+        """End the range, at the end of the log if that is lower.
+
+        A new leader may need a while to show all records.
+        """
+        self._position = min(max(self._position, log_end), self._request.end)
         self.is_done = True
 
 
