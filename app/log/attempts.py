@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.domain.windows import format_time, parse_time
-from app.log.outcomes import REASON_CHARS_MAX, whole_number
+from app.log.outcomes import REASON_CHARS_MAX, duration_ms, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _attempt(members: dict[str, Any]) -> FailedAttempt:
         status=None if members["status"] is None else whole_number(members["status"]),
         reason=str(members["reason"]),
         response=None if response is None else str(response),
-        duration_ms=float(members["durationMs"]),
+        duration_ms=duration_ms(members["durationMs"]),
         time_ms=parse_time(members["time"]),
         next_ms=None if next_time is None else parse_time(next_time),
     )

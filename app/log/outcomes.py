@@ -26,6 +26,9 @@ from app.domain.windows import format_time, parse_time
 
 _DIGEST: Final = re.compile("[0-9a-f]{16}")
 
+_NUMBER_MAX: Final = 2**63 - 1
+"""The largest offset of a log."""
+
 REASON_CHARS_MAX: Final = 500
 """Longer reasons are cut, because there is one record for each event."""
 
@@ -104,19 +107,27 @@ def _digest(text: str | None) -> int | None:
 
 
 def _duration_ms(value: object) -> float | None:
-    if value is None:
-        return None
-    if type(value) not in (int, float):
-        raise ValueError(f"{value!r} is no duration")
-    return float(value)  # type: ignore[arg-type]
+    return None if value is None else duration_ms(value)
 
 
 def whole_number(value: object) -> int:
     """Return a number of a record's value.
 
     Raises:
-        ValueError: it is no integer, or negative.
+        ValueError: it is no integer, negative, or has more than 63 bits.
     """
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
         raise ValueError(f"{value!r} is no whole number")
     return value
+
+
+def duration_ms(value: object) -> float:
+    """Return a duration of a record's value.
+
+    Raises:
+        ValueError: it is no number, negative, or too large. JSON has integers of any size, and
+            Python's parser accepts NaN and Infinity.
+    """
+    if type(value) not in (int, float) or not 0 <= value <= _NUMBER_MAX:  # type: ignore[operator]
+        raise ValueError(f"{value!r} is no duration")
+    return float(value)  # type: ignore[arg-type]

@@ -34,5 +34,6 @@ def test_invalid_records_are_no_attempts(name: str) -> None:
     assert decode_attempt(json.dumps(members | {name: "x"}).encode()) is None
     del members[name]
     assert decode_attempt(json.dumps(members).encode()) is None
+    assert decode_attempt(json.dumps(members | {name: 10**400}).encode()) is None
     assert decode_attempt(b"[" * 100_000) is None
     assert decode_attempt(None) is None

@@ -73,6 +73,7 @@ def test_a_long_reason_is_cut() -> None:
         {"partition": -1},
         {"offset": "17"},
         {"offset": True},
+        {"offset": 2**63},
         {"outcome": "lost"},
         {"attempts": None},
         {"status": 5.5},
@@ -81,6 +82,12 @@ def test_a_long_reason_is_cut() -> None:
         {"digest": 5},
         {"digest": "5a54b21bafaf1c2"},
         {"digest": "5A54B21BAFAF1C25"},
+        {"durationMs": "31"},
+        {"durationMs": True},
+        {"durationMs": -1},
+        {"durationMs": 10**400},
+        {"durationMs": float("nan")},
+        {"durationMs": float("inf")},
     ],
 )
 def test_a_record_of_somebody_else_is_no_outcome(change: dict[str, object]) -> None:
