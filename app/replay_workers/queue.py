@@ -1,8 +1,9 @@
 """The delivery queue of one replay: bounded memory, and the ledger of what is settled."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.delivery.batch import Batch, CompletedBatches
@@ -10,6 +11,7 @@ from app.delivery.queue import DeliveryQueue, StartTask
 from app.domain.checkpointing import DeliveryLedger, Entry
 from app.domain.hours import HourCounts, count_by_hour
 from app.domain.model import Failure
+from app.log.event import LoggedEvent
 
 BYTES_MAX: Final = 8 * 2**20
 """Bytes of batches that one replay holds; a single larger batch is accepted alone."""
@@ -23,6 +25,18 @@ BATCHES_PER_SENDER: Final = 2
 """So that no sender task waits for the reader, however many events a batch has."""
 
 
+@dataclass(slots=True)
+class BatchProgress:
+    """What became of a batch so far: `parts` are its events that have no result, in order.
+
+    `delivered` counts delivered events by status, `failures` are those that were given up.
+    """
+
+    parts: deque[list[LoggedEvent]]
+    delivered: dict[int, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
 @dataclass(eq=False, slots=True)
 class QueuedBatch:
     """A batch and its entry in the ledger."""
@@ -32,6 +46,8 @@ class QueuedBatch:
     size_bytes: int
     deferrals: int = 0
     """How often it was put behind the others after its last attempt."""
+    progress: BatchProgress | None = None
+    """The result of its parts when it was put there; None before."""
 
 
 class ReplayQueue:
@@ -100,9 +116,10 @@ class ReplayQueue:
         self.waiting_events -= len(queued.batch.events)
         self.continue_reading()
 
-    def defer(self, queued: QueuedBatch) -> None:
-        """Send a batch again, after the others."""
+    def defer(self, queued: QueuedBatch, progress: BatchProgress) -> None:
+        """Send what `progress` has left of a batch again, after the others."""
         queued.deferrals += 1
+        queued.progress = progress
         self.deliveries.requeue(queued, in_front=False)
 
     def continue_reading(self) -> None:

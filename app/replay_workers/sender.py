@@ -35,7 +35,7 @@ from app.replay_workers.checkpoints import CheckpointAge
 from app.replay_workers.endpoint import ReplayEndpoint
 from app.replay_workers.errors import ReceiverFailing, ReceiverGone, ReplayRefused
 from app.replay_workers.lease_keeper import LeaseKeeper
-from app.replay_workers.queue import QueuedBatch, ReplayQueue
+from app.replay_workers.queue import BatchProgress, QueuedBatch, ReplayQueue
 
 CONTENT_TOO_LARGE: Final = 413
 
@@ -147,53 +147,51 @@ class ReplaySender:
 
     async def deliver(self, queue: ReplayQueue, queued: QueuedBatch) -> None:
         """Deliver a batch, in parts if it is too large, and settle it in the queue."""
-        delivered, failures = dict[int, int](), list[Failure]()
-        parts = deque([queued.batch.events])
+        progress = queued.progress or BatchProgress(deque([queued.batch.events]))
         check_outage = partial(self._check_outage, queue, queued)
         try:
-            while parts:
-                refusal = await self._deliver_part(queue, parts, delivered, failures, check_outage)
+            while progress.parts:
+                refusal = await self._deliver_part(queue, progress, check_outage)
                 if refusal:
-                    queue.settle(queued, delivered, failures)
+                    queue.settle(queued, progress.delivered, progress.failures)
                     self.refused(refusal)
                     return
         except _Stopped:
             return
         except _Deferred:
-            queue.defer(queued)
+            queue.defer(queued, progress)
             return
         except (ReceiverFailing, ReceiverGone) as reason:
             self.refused(reason)
             return
-        queue.settle(queued, delivered, failures)
+        queue.settle(queued, progress.delivered, progress.failures)
         self._limit_in_flight(queue)
 
     async def _deliver_part(
-        self,
-        queue: ReplayQueue,
-        parts: deque[list[LoggedEvent]],
-        delivered: dict[int, int],
-        failures: list[Failure],
-        check_outage: Callable[[str], None],
+        self, queue: ReplayQueue, progress: BatchProgress, check_outage: Callable[[str], None]
     ) -> ReplayRefused | None:
         """Deliver the first part, or split it; the reason if the replay must stop.
 
-        Raises what `check_outage` raises before a part is given up.
+        Raises what `check_outage` raises before a part is given up; the part is left then.
         """
-        events = parts.popleft()
+        parts, failures = progress.parts, progress.failures
+        events = parts[0]
         if len(events) > self.events_max:
+            parts.popleft()
             parts.extendleft(reversed(_halves(events)))
             return None
         result = await self._attempt_until_final(events, queue)
         if isinstance(result, Delivered):
-            delivered[result.status] = delivered.get(result.status, 0) + len(events)
+            earlier = progress.delivered.get(result.status, 0)
+            progress.delivered[result.status] = earlier + len(events)
+            parts.popleft()
             return None
         if result.status == CONTENT_TOO_LARGE and len(events) > 1:
             self.events_max = min(self.events_max, len(events) // 2)
-            parts.appendleft(events)
             return None
         if not is_permanent(result.outcome):
             check_outage(result.outcome.reason)
+        parts.popleft()
         failures += _failures(events, result)
         self.health.record_failed_events(len(events))
         refusal = self._refusal(events, result)

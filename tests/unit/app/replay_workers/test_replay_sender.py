@@ -1,13 +1,14 @@
 """The sender of a replay: what counts as an attempt."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from app.delivery.attempt import AttemptSender
-from app.delivery.batch import Batch, CompletedBatches
+from app.delivery.batch import BatchBuilder
 from app.domain.checkpointing import DeliveryLedger
 from app.domain.concurrency import ConcurrencyLimit
 from app.domain.model import Counts, NewReplay, NewWebhook, Window
@@ -45,6 +46,22 @@ class SelectiveReceiver(WebhookReceiver):
         return super()._handle(request)
 
 
+class BatchReceiver(WebhookReceiver):
+    """Accepts batches of two events, except one batch."""
+
+    def __init__(self, rejected: list[int]) -> None:
+        self.bodies: list[list[int]] = []
+        self._rejected = rejected
+        super().__init__()
+
+    def _handle(self, request: Any) -> Any:
+        events = json.loads(request.body)
+        self.bodies.append(events)
+        status = 503 if events == self._rejected else 204
+        self.answer(413 if len(events) > 2 else status)
+        return super()._handle(request)
+
+
 async def send_events(
     store: Store,
     receiver: WebhookReceiver,
@@ -53,6 +70,7 @@ async def send_events(
     policy: RetryPolicy,
     clock: Callable[[], float] = lambda: 0.0,
     may_postpone: MayPostpone = never_postpones,
+    batch_events: int = 1,
 ) -> Counts:
     """Send events with one sender task, as a worker does, and return their counts."""
     await receiver.start()
@@ -74,18 +92,22 @@ async def send_events(
             activity=ReplayActivity(0.0),
             concurrency=ConcurrencyLimit(1),
             may_postpone=may_postpone,
+            is_batched=batch_events > 1,
+            events_max=batch_events,
         )
         queue = ReplayQueue(
             ledger,
             replay_sender.deliver,
             in_flight_max=1,
-            batch_events_max=1,
+            batch_events_max=batch_events,
             start_task=group.create_task,
             request_checkpoint=lambda: None,
         )
-        events = [LoggedEvent(at, 1, None, f"evt_{at}", "made", b"{}") for at in range(count)]
-        batches = [Batch([each], {0: 1}, 3, each.offset + 1, {}, {}) for each in events]
-        await queue.add_batches(CompletedBatches(batches, {}, count))
+        builder = BatchBuilder(batch_events)
+        for at in range(count):
+            builder.add_event(LoggedEvent(at, 1, None, f"evt_{at}", "made", b"%d" % at))
+        builder.complete_batch()
+        await queue.add_batches(builder.take_completed(count))
         queue.deliveries.close()
         await asyncio.wait_for(queue.deliveries.wait_until_done(), DEADLINE_S)
     await receiver.stop()
@@ -127,3 +149,22 @@ def test_a_recovery_sends_an_event_that_is_never_accepted_after_the_others_and_l
         assert asyncio.run(sending) == Counts(delivered=2, failed=1)
     alone = policy.attempts_max * ["evt_0"]
     assert receiver.ids == [*alone, "evt_1", "evt_2", *alone]
+
+
+def test_a_recovery_sends_no_part_of_a_batch_again_that_was_accepted(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/rewind.db"
+    make_migrated(url)
+    receiver = BatchReceiver(rejected=[2, 3])
+    policy = RetryPolicy(base_s=0.001, cap_s=0.001)
+    with closing(Store.open(url)) as store:
+        sending = send_events(
+            store,
+            receiver,
+            6,
+            policy=policy,
+            may_postpone=lambda *, is_alone: not is_alone,
+            batch_events=4,
+        )
+        assert asyncio.run(sending) == Counts(delivered=4, failed=2)
+    rejected = policy.attempts_max * [[2, 3]]
+    assert receiver.bodies == [[0, 1, 2, 3], [0, 1], *rejected, [4, 5], *rejected]
