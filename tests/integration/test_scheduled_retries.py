@@ -13,7 +13,7 @@ from sqlalchemy import update
 from app.domain.deliveries import DeliveryPlace
 from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
-from app.domain.model import NewReplay, NewWebhook, Webhook, Window
+from app.domain.model import NewReplay, NewWebhook, Webhook, WebhookStatus, Window
 from app.domain.options import Only, ReplayOptions
 from app.domain.scheduled_retries import LIMIT_REASON, WAITING_MAX, NewScheduledRetry
 from app.domain.states import TERMINAL, ReplayState
@@ -34,12 +34,14 @@ LONG: dict[str, Any] = {"live_delays_s": "0,0.05", "scheduled_retries_s": "3600,
 class PickyReceiver:
     """A receiver that answers some events with 500. `accepted` are the ids of the others.
 
-    It answers their second attempts while `may_reject_again` is set.
+    It answers their second attempts while `may_reject_again` is set; `is_holding` is set when one
+    waits for that.
     """
 
     def __init__(self) -> None:
         self.may_reject_again = threading.Event()
         self.may_reject_again.set()
+        self.is_holding = threading.Event()
         self.failing: set[str] = set()
         self.status = 500
         self.accepted: list[str] = []
@@ -54,6 +56,7 @@ class PickyReceiver:
                 event_id = self.headers["webhook-id"]
                 fails = event_id in receiver.failing
                 if fails and event_id in receiver.rejected:
+                    receiver.is_holding.set()
                     receiver.may_reject_again.wait(DEADLINE_S)
                 if event_id.startswith("evt_"):
                     (receiver.rejected if fails else receiver.accepted).append(event_id)
@@ -144,10 +147,38 @@ def fail_among_others(
     until(lambda: len(scene.outcomes()) == 10, "an outcome for each event")
 
 
-def hurry(scene: LiveScene) -> None:
-    """Make all waiting retries due."""
+def is_disabled(scene: LiveScene, webhook: Webhook) -> bool:
+    return scene.store.webhook(webhook.id).status is WebhookStatus.DISABLED
+
+
+def hurry(scene: LiveScene, place: DeliveryPlace | None = None) -> None:
+    """Make the retry at a place due, or all that wait."""
     due = update(resends).where(resends.c.due_ms.is_not(None)).values(due_ms=now_ms())
+    if place is not None:
+        due = due.where(resends.c.record_offset == place.offset)
     scene.store.database.write(lambda db: db.execute(due))
+
+
+def until_not_sent(scene: LiveScene, webhook: Webhook, start: int) -> int:
+    """Publish events one by one until the live path does not send one; returns its number.
+
+    The live path learns within a second that another process has disabled a webhook.
+    """
+    number = start - 1
+
+    def is_left() -> bool:
+        nonlocal number
+        number += 1
+        scene.owe(webhook, event(number))
+        until(lambda: outcome_of(scene, number) is not None, "its outcome")
+        return outcome_of(scene, number) is LiveOutcome.DISABLED
+
+    until(is_left, "an event that is not sent")
+    return number
+
+
+def outcome_of(scene: LiveScene, number: int) -> LiveOutcome | None:
+    return {each.event_id: each.outcome for each in scene.outcomes()}.get(f"evt_{number}")
 
 
 def counted(scene: LiveScene, webhook: Webhook) -> DeliveryTally:
@@ -230,6 +261,50 @@ def test_a_retry_survives_the_death_of_the_live_process(
         hurry(scene)
         until(lambda: not scene.store.scheduled_retries(webhook.id), "no retry waits")
     assert receiver.accepted.count("evt_3") == 1
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_scheduled_retry_that_is_answered_410_disables_the_webhook(
+    scene: LiveScene, receiver: PickyReceiver
+) -> None:
+    webhook = webhook_of(scene, receiver)
+    scene.live(**LONG)
+    fail_among_others(scene, receiver, webhook, "evt_3", "evt_7")
+    until(lambda: len(scene.store.scheduled_retries(webhook.id)) == 2, "both wait")
+    first, second = sorted(scene.store.scheduled_retries(webhook.id))
+    receiver.status = 410
+    hurry(scene, first)
+    until(lambda: is_disabled(scene, webhook), "the webhook is disabled")
+    assert "410 Gone" in (scene.store.webhook(webhook.id).status_reason or "")
+    receiver.failing.clear()
+    sent = until_not_sent(scene, webhook, 10)
+    scene.owe(webhook, *events(sent + 1, sent + 4))
+    hurry(scene, second)
+    until(lambda: counted(scene, webhook).settled == sent + 4, "all are counted")
+    # The other retry, and the events after the 410.
+    assert counted(scene, webhook).disabled == 5
+    assert counted(scene, webhook).failed == 1
+    assert scene.store.scheduled_retries(webhook.id) == {}
+    assert set(receiver.accepted) == set(ids(0, sent)) - {"evt_3", "evt_7"}
+
+
+def test_a_410_of_an_earlier_receiver_does_not_disable_a_webhook_with_another_url(
+    scene: LiveScene, receiver: PickyReceiver, tmp_path: Path
+) -> None:
+    webhook = webhook_of(scene, receiver)
+    scene.live(**LONG)
+    fail_among_others(scene, receiver, webhook, "evt_3")
+    receiver.status = 410
+    receiver.may_reject_again.clear()
+    receiver.is_holding.clear()
+    with start_worker(scene, tmp_path, **LONG) as worker:
+        worker.start("rewind worker ready")
+        hurry(scene)
+        until(receiver.is_holding.is_set, "the retry is being answered")
+        scene.store.update_webhook(webhook.id, url="http://127.0.0.1:9/elsewhere")
+        receiver.may_reject_again.set()
+        until(lambda: not scene.store.scheduled_retries(webhook.id), "its result is stored")
+    assert scene.store.webhook(webhook.id).status is WebhookStatus.PENDING
 
 
 @pytest.mark.usefixtures("worker")
