@@ -1,6 +1,6 @@
 """Automatic recovery: the state of a webhook whose receiver keeps failing.
 
-HEALTHY ──five retryable failures in a row, or an exhausted retry schedule──> FAILING
+HEALTHY ──five retryable failures in a row, or exhausted live attempts──────> FAILING
    ^                                                                             │
    ├── the receiver accepts an event, or rejects one for good ───────────────────┤
    └── the webhook is enabled again <── DISABLED after a long outage <───────────┘
@@ -59,18 +59,49 @@ class RecoveryRecord:
     next_probe_ms: int = 0
 
 
+class ConsecutiveFailures:
+    """Retryable failures of a webhook since its receiver last processed an event.
+
+    `earliest_ms` is the earliest event time of the events that failed, and `has_scheduled` whether
+    one of them waits for a scheduled retry.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.earliest_ms = 0
+        self.is_of_one_event = True
+        self.has_scheduled = False
+        self._event_key: int | None = None
+
+    def record(self, event_key: int, event_ms: int) -> None:
+        """Count a failure of an event; `event_key` tells it from others."""
+        self.earliest_ms = min(self.earliest_ms, event_ms) if self.count else event_ms
+        self.count += 1
+        if self._event_key is None:
+            self._event_key = event_key
+        self.is_of_one_event = self.is_of_one_event and event_key == self._event_key
+
+
 def begins_recovery(
-    consecutive_failures: int, attempts: int, *, is_exhausted: bool, is_ordered: bool = False
+    failures: ConsecutiveFailures,
+    attempts: int,
+    *,
+    is_exhausted: bool,
+    has_scheduled_retry: bool = False,
+    is_ordered: bool = False,
 ) -> bool:
     """Whether a webhook is FAILING after a retryable failure, the `attempts`-th of an event.
 
-    `consecutive_failures` are those of the webhook since its last accepted event. An event whose
-    retry schedule is exhausted while others were accepted has failed for itself alone. In strict
-    order, all events wait for the one that failed, so one retry has to suffice.
+    An event whose live attempts are exhausted while others were accepted has failed for itself
+    alone. So may the only event that was sent: it waits for its scheduled retry, if it has one, and
+    a second event that fails shows the outage. In strict order there is none, and all events wait
+    for the one that failed, so one retry has to suffice.
     """
-    if consecutive_failures >= (ORDERED_FAILURES_MIN if is_ordered else CONSECUTIVE_FAILURES_MIN):
+    if failures.is_of_one_event and has_scheduled_retry:
+        return False
+    if failures.count >= (ORDERED_FAILURES_MIN if is_ordered else CONSECUTIVE_FAILURES_MIN):
         return True
-    return is_exhausted and consecutive_failures >= attempts
+    return is_exhausted and failures.count >= attempts
 
 
 def may_postpone(age_ms: int, claims: int, *, is_alone: bool) -> bool:
@@ -93,7 +124,8 @@ class Recovery:
         self._record = record
         self._stored = stored
         self.has_missed = stored is not None
-        """Whether events were skipped, or may have been by an earlier process."""
+        """Whether a replay has something to send: events were skipped, or may have been by an
+        earlier process, or wait for a scheduled retry."""
 
     @classmethod
     def begin(cls, policy: RetryPolicy, since_ms: int, earliest_ms: int) -> Self:

@@ -95,6 +95,10 @@ class QueueContext:
         live_s = self.retries.schedule.of_webhook(webhook).live_s
         return FixedDelays((self.delays.delays_s[0], *live_s))
 
+    def has_scheduled_retry(self, webhook: Webhook) -> bool:
+        """Whether events of a webhook are retried after their live attempts."""
+        return bool(self.retries.schedule.of_webhook(webhook).scheduled_s)
+
     def pause_s(
         self, webhook: Webhook, outcome: Rejected | Unreachable, step: RetryAfter | GiveUp
     ) -> float | None:

@@ -18,7 +18,7 @@ from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LiveHandover
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.recovery import ORDER_REASON, PENDING_REASON, RecoveryRecord, begins_recovery
+from app.domain.recovery import ORDER_REASON, PENDING_REASON, RecoveryRecord
 from app.domain.retry import (
     GONE,
     RETRY_AFTER_S_MAX,
@@ -57,8 +57,6 @@ class WebhookQueue:
             lambda each: self._settle(each, LiveOutcome.SKIPPED, None, ORDER_REASON),
             self._continue_failing,
         )
-        self._retryable_failures = 0
-        """Since the receiver last accepted an event, or rejected one for good."""
         self._last_failure: Rejected | Unreachable | None = None
         self._failed_ms = 0
         self._is_disabling = False
@@ -310,7 +308,7 @@ class WebhookQueue:
         outcome, now_s = attempt.outcome, attempt.ended_s
         if type(outcome) is Delivered:
             self._pause.record_delivery(now_s)
-            self._retryable_failures = 0
+            self._recovery.reset_failures()
             self._outages.record_success(webhook)
             self._context.metrics.count_delivery(
                 delivery.event.timestamp_ms, now_s - delivery.read_s
@@ -350,6 +348,10 @@ class WebhookQueue:
         elif isinstance(step, GiveUp):
             fail = partial(self._fail, delivery, outcome)
             context.retries.add(delivery, pause_s, outcome.reason, fail)
+            self._recovery.record_scheduled_retry()
+            if self._recovery.has_one_failed_event:
+                # It may have failed for itself: nothing is known of the receiver.
+                return
         else:
             delivery.next_attempt_ms = now_ms + round(1_000 * pause_s)
             if webhook.is_ordered:
@@ -376,7 +378,7 @@ class WebhookQueue:
     ) -> bool:
         """Whether a failed event waits for the recovery of the webhook, which may begin with it."""
         if is_permanent(outcome):
-            self._retryable_failures = 0
+            self._recovery.reset_failures()
             if self._recovery.is_failing:
                 # It processes requests. After a 410 the webhook is disabled.
                 if isinstance(outcome, Rejected) and outcome.status == GONE:
@@ -387,22 +389,24 @@ class WebhookQueue:
         if self._order.is_waiting:
             delivery.park()
             return True
-        self._retryable_failures += 1
+        self._recovery.count_failure(delivery)
         if not self._recovery.is_failing:
-            step = self._context.delays_of(webhook).after_failure(outcome, delivery.attempts)
-            if not webhook.auto_recovery or not begins_recovery(
-                self._retryable_failures,
-                delivery.attempts,
+            context = self._context
+            step = context.delays_of(webhook).after_failure(outcome, delivery.attempts)
+            if not self._recovery.begins_after(
+                delivery,
+                webhook,
                 is_exhausted=isinstance(step, GiveUp),
-                is_ordered=webhook.is_ordered,
+                has_scheduled_retry=context.has_scheduled_retry(webhook),
             ):
                 return False
-            self._recovery.begin(
-                delivery.partition, webhook, self._outages.report_outage(webhook, now_ms)
-            )
+            since_ms = self._outages.report_outage(webhook, now_ms)
+            self._recovery.begin(delivery.partition, webhook, since_ms)
         self._record_last_failure(outcome, now_ms)
         self._recovery.record_failed_attempt(delivery, outcome, now_ms)
-        self._disable_if_needed(webhook, outcome, now_ms)
+        # In strict order, others wait for the one that fails.
+        if webhook.is_ordered or not self._recovery.has_one_failed_event:
+            self._disable_if_needed(webhook, outcome, now_ms)
         return True
 
     def _recover(self, delivery: LiveDelivery, outcome: Delivered) -> None:

@@ -12,7 +12,13 @@ from typing import Final
 from app.delivery.queue import DeliveryQueue
 from app.domain.delivery import Rejected, Unreachable
 from app.domain.model import Webhook
-from app.domain.recovery import PROBES_PER_EVENT, Recovery, RecoveryRecord
+from app.domain.recovery import (
+    PROBES_PER_EVENT,
+    ConsecutiveFailures,
+    Recovery,
+    RecoveryRecord,
+    begins_recovery,
+)
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.recoveries import Recoveries
 from app.live.webhook_order import release_parked
@@ -42,6 +48,7 @@ class WebhookRecovery:
         self._probe: LiveDelivery | None = None
         self._probe_failures = 0
         """Failed probes with this event."""
+        self._failures = ConsecutiveFailures()
         self._validated_ms: int | None = _UNKNOWN
         self._is_ordered = False
 
@@ -84,11 +91,52 @@ class WebhookRecovery:
         if self._widen(recovery):
             self._save(recovery)
 
+    @property
+    def has_one_failed_event(self) -> bool:
+        """Whether all failures since the last accepted event are of one event."""
+        return self._failures.is_of_one_event
+
+    def count_failure(self, delivery: LiveDelivery) -> None:
+        """Count a retryable failure."""
+        self._failures.record(delivery.digest, delivery.event.timestamp_ms)
+
+    def record_scheduled_retry(self) -> None:
+        """A failed event leaves the queue for its scheduled retry."""
+        self._failures.has_scheduled = True
+
+    def reset_failures(self) -> None:
+        """The receiver accepted an event, or rejected one for good."""
+        if self._failures.count:
+            self._failures = ConsecutiveFailures()
+
+    def begins_after(
+        self,
+        delivery: LiveDelivery,
+        webhook: Webhook,
+        *,
+        is_exhausted: bool,
+        has_scheduled_retry: bool,
+    ) -> bool:
+        """Whether the webhook is failing after a counted failure, see `begins_recovery`."""
+        return webhook.auto_recovery and begins_recovery(
+            self._failures,
+            delivery.attempts,
+            is_exhausted=is_exhausted,
+            has_scheduled_retry=has_scheduled_retry,
+            is_ordered=webhook.is_ordered,
+        )
+
     def begin(self, partition: DeliveryPartition, webhook: Webhook, since_ms: int) -> None:
-        """Hold all events of the queue, and skip them once that is stored."""
+        """Hold all events of the queue, and skip them once that is stored.
+
+        The recovery replay also sends the failed events that wait for a scheduled retry.
+        """
         held = tuple(self._queue)
         earliest_ms = min(each.event.timestamp_ms for each in held)
+        if self._failures.has_scheduled:
+            earliest_ms = min(earliest_ms, self._failures.earliest_ms)
         recovery = Recovery.begin(self._recoveries.policy, since_ms, earliest_ms)
+        recovery.has_missed = self._failures.has_scheduled
         self._widen(recovery)
         self._recovery = recovery
         self._start(partition, webhook)

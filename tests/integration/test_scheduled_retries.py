@@ -227,6 +227,46 @@ def test_an_event_fails_after_the_last_scheduled_retry(
 
 
 @pytest.mark.usefixtures("worker")
+def test_an_event_that_fails_alone_on_a_quiet_webhook_is_retried_by_the_schedule(
+    scene: LiveScene, receiver: PickyReceiver
+) -> None:
+    webhook = webhook_of(scene, receiver, auto_recovery=True)
+    # A probe that fails would disable the webhook.
+    scene.live(**SHORT, disable_after_failures=1, disable_after_s=0)
+    receiver.failing.add("evt_0")
+    scene.owe(webhook, event(0))
+    until(lambda: counted(scene, webhook).failed == 1, "the last retry failed")
+    # Two live attempts, and three scheduled ones.
+    assert receiver.rejected == ["evt_0"] * 5
+    scene.owe(webhook, event(1))
+    until(lambda: receiver.accepted == ["evt_1"], "the next event is sent at once")
+    assert scene.store.recoveries(origin="here") == {}
+    assert not scene.store.replays().items
+    found = scene.store.webhook(webhook.id)
+    assert (found.status, found.failing_since_ms) == (WebhookStatus.ENABLED, None)
+
+
+def test_a_second_event_that_fails_begins_a_recovery_that_also_sends_the_first(
+    scene: LiveScene, receiver: PickyReceiver, tmp_path: Path
+) -> None:
+    probes: dict[str, Any] = {"retry_base_s": 0.1, "retry_cap_s": 0.5}
+    webhook = webhook_of(scene, receiver, auto_recovery=True)
+    scene.live(**LONG, **probes)
+    receiver.failing.update(ids(0, 2))
+    scene.owe(webhook, event(0))
+    until(lambda: scene.store.scheduled_retries(webhook.id), "it waits for a retry")
+    assert scene.store.recoveries(origin="here") == {}
+    scene.owe(webhook, event(1))
+    until(lambda: scene.store.recoveries(origin="here"), "the webhook is failing")
+    receiver.failing.clear()
+    with start_worker(scene, tmp_path, **LONG, **probes) as worker:
+        worker.start("rewind worker ready")
+        until(lambda: set(receiver.accepted) == set(ids(0, 2)), "both are accepted")
+        until(lambda: not scene.store.scheduled_retries(webhook.id), "no retry waits")
+    assert Counter(receiver.accepted) == Counter(ids(0, 2))
+
+
+@pytest.mark.usefixtures("worker")
 def test_a_permanent_rejection_ends_the_scheduled_retries(
     scene: LiveScene, receiver: PickyReceiver
 ) -> None:

@@ -5,7 +5,13 @@ import pytest
 from app.domain.delivery import Rejected, Unreachable
 from app.domain.hours import HOUR_MS
 from app.domain.model import Window
-from app.domain.recovery import Recovery, RecoveryRecord, begins_recovery, may_postpone
+from app.domain.recovery import (
+    ConsecutiveFailures,
+    Recovery,
+    RecoveryRecord,
+    begins_recovery,
+    may_postpone,
+)
 from app.domain.retry import RETRY_AFTER_S_MAX, RetryPolicy
 
 NOW_MS = 1_800_000_000_000
@@ -22,6 +28,14 @@ def failing(event_ms: int = NOW_MS - 5_000) -> Recovery:
     return recovery
 
 
+def failures_of(*events: int) -> ConsecutiveFailures:
+    """The failures of events, whose times are their numbers."""
+    failures = ConsecutiveFailures()
+    for each in events:
+        failures.record(each, each)
+    return failures
+
+
 @pytest.mark.parametrize(
     ("failures", "attempts", "is_exhausted", "expected"),
     [
@@ -32,15 +46,40 @@ def failing(event_ms: int = NOW_MS - 5_000) -> Recovery:
         (3, 4, True, False),
     ],
 )
-def test_five_failures_or_an_exhausted_schedule_begin_a_recovery(
-    failures: int, attempts: int, is_exhausted: bool, expected: bool
+@pytest.mark.parametrize("has_scheduled_retry", [False, True])
+def test_five_failures_or_exhausted_live_attempts_begin_a_recovery(
+    failures: int, attempts: int, is_exhausted: bool, expected: bool, has_scheduled_retry: bool
 ) -> None:
-    assert begins_recovery(failures, attempts, is_exhausted=is_exhausted) is expected
+    of_two = failures_of(1, *[2] * (failures - 1))
+    found = begins_recovery(
+        of_two, attempts, is_exhausted=is_exhausted, has_scheduled_retry=has_scheduled_retry
+    )
+    assert found is expected
+
+
+@pytest.mark.parametrize(("count", "is_exhausted"), [(4, True), (9, False)])
+def test_an_event_that_fails_alone_begins_a_recovery_only_without_a_scheduled_retry(
+    count: int, is_exhausted: bool
+) -> None:
+    begins = [
+        begins_recovery(
+            failures_of(*[1] * count), count, is_exhausted=is_exhausted, has_scheduled_retry=has
+        )
+        for has in (True, False)
+    ]
+    assert begins == [False, True]
+
+
+def test_failures_know_their_earliest_event_and_whether_they_are_of_one() -> None:
+    assert failures_of(7, 7).is_of_one_event
+    found = failures_of(7, 5, 7, 9)
+    assert (found.count, found.earliest_ms, found.is_of_one_event) == (4, 5, False)
 
 
 def test_in_strict_order_a_failed_retry_begins_a_recovery() -> None:
     begins = [
-        begins_recovery(count, count, is_exhausted=False, is_ordered=True) for count in (1, 2)
+        begins_recovery(failures_of(*[1] * count), count, is_exhausted=False, is_ordered=True)
+        for count in (1, 2)
     ]
     assert begins == [False, True]
 
