@@ -7,21 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.console.audit import log_change
 from app.console.bulk_requests import BulkAction, BulkRequest, parse_bulk_request
 from app.console.flash_messages import flash_query
-from app.console.forms import REJECTIONS, ChangeForm
-from app.console.rendering import render_page
-from app.console.sessions import ViewerDependency
+from app.console.forms import REJECTIONS
+from app.console.page_requests import ChangeRequest
 from app.console.urls import jobs_url
 from app.domain.accounts import ApiKey
 from app.domain.model import Replay
 from app.domain.states import ReplayState
-from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
 from app.http.problems import UNAVAILABLE
 from app.services.authentication import select_account
@@ -82,40 +79,35 @@ _MoveReplays = Callable[[tuple[str, ...]], int]
 
 
 @router.post("/jobs/bulk")
-async def confirm_page(
-    request: Request, viewer: ViewerDependency, services: ServicesDependency, form: ChangeForm
-) -> Response:
+async def confirm_page(request: ChangeRequest) -> Response:
     """Show how many jobs a bulk action applies to, and ask for confirmation."""
-    submitted = parse_bulk_request(form)
-    select_account(viewer.key, submitted.wanted.account_id)
+    submitted = parse_bulk_request(request.form)
+    select_account(request.key, submitted.wanted.account_id)
     if submitted.ids == ():
         return RedirectResponse(_list_url(submitted, "none-selected"), _REDIRECT)
-    preview = await run_in_threadpool(preview_bulk_request, services.store, submitted, viewer.key)
+    preview = await run_in_threadpool(
+        preview_bulk_request, request.services.store, submitted, request.key
+    )
     states = [
         each for each in ReplayState if preview.eligible.get(each) or preview.others.get(each)
     ]
     back = jobs_url(submitted.wanted)
-    return await render_page(
-        request, "bulk_confirm.html", preview=preview, states=states, back=back
-    )
+    return await request.render("bulk_confirm.html", preview=preview, states=states, back=back)
 
 
 @router.post("/jobs/bulk/do", operation_id="changeReplays")
-async def execute(
-    request: Request, viewer: ViewerDependency, services: ServicesDependency, form: ChangeForm
-) -> Response:
+async def execute(request: ChangeRequest) -> Response:
     """Run or continue a bulk action for as long as one request may take."""
-    submitted = parse_bulk_request(form)
-    select_account(viewer.key, submitted.wanted.account_id)
-    result = await run_bulk_request(services, submitted, viewer.key)
+    submitted = parse_bulk_request(request.form)
+    select_account(request.key, submitted.wanted.account_id)
+    result = await run_bulk_request(request.services, submitted, request.key)
     rest = result.request
     changed = f"{rest.done - submitted.done} replays"
-    log_change(request, viewer.key, submitted.action.operation, changed, _REDIRECT)
+    request.log_change(_REDIRECT, changed, submitted.action.operation)
     if result.is_done and not (rest.rejected and rest.action is BulkAction.RETRY):
         url = _list_url(rest, rest.action, rest.done, rest.rejected)
         return RedirectResponse(url, _REDIRECT)
-    return await render_page(
-        request,
+    return await request.render(
         "bulk_result.html",
         result=result,
         bulk=rest,

@@ -5,24 +5,22 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.console.audit import log_change
 from app.console.delivery_parts import version_of
 from app.console.flash_messages import flash_query
 from app.console.formats import add_utc
-from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
+from app.console.forms import REJECTIONS, Form, form_rejection, parse_body
 from app.console.live_settled import count_settled
-from app.console.rendering import render_page
-from app.console.sessions import ViewerDependency
+from app.console.page_requests import ChangeRequest, ViewerRequest
 from app.console.urls import deliveries_url, jobs_url
 from app.console.webhooks import read_webhook
 from app.domain.deliveries import DeliveryStatus
 from app.domain.model import ReplayFilter, WebhookStatus
-from app.http.dependencies import Cursor, ServicesDependency
+from app.http.dependencies import Cursor
 from app.http.request_bodies import EventId, EventTypeGlob, RequestBody, ResendRequest, Time
 from app.services.deliveries import list_deliveries, resend_deliveries
 from app.services.services import now_ms
@@ -68,15 +66,12 @@ class DeliveryTab:
 
 @router.get("/webhooks/{webhook_id}/deliveries")
 async def deliveries_page(
-    webhook_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    cursor: Cursor = None,
+    webhook_id: str, request: ViewerRequest, cursor: Cursor = None
 ) -> Response:
     """List the deliveries of a webhook that match the filter in the query, or show its errors."""
-    webhook = await read_webhook(services, viewer, webhook_id)
-    typed = {name: request.query_params.get(name, "").strip() for name in FIELDS}
+    services, query = request.services, request.http.query_params
+    webhook = await read_webhook(request, webhook_id)
+    typed = {name: query.get(name, "").strip() for name in FIELDS}
     # Read before the deliveries: a resend that ends meanwhile is updated live.
     resending = await run_in_threadpool(services.store.pending_resends, webhook.id)
     present_ms = now_ms()
@@ -86,7 +81,7 @@ async def deliveries_page(
         selection = DeliverySelection.of_fields(typed)
         page = await list_deliveries(
             services,
-            viewer.key,
+            request.key,
             webhook_id,
             **dict(selection),
             cursor=cursor or None,
@@ -98,21 +93,19 @@ async def deliveries_page(
     if page is not None and not cursor and not any(typed.values()):
         newer = settled.loaded_with(page, present_ms)
     following = None if page is None else page.next_cursor
-    return await render_page(
-        request,
+    return await request.render_form(
         "deliveries.html",
-        200 if rejection is None else rejection.status,
+        rejection,
         webhook=webhook,
         here=deliveries_url(webhook.id, {}),
         typed=typed,
-        rejection=rejection,
         tabs=_tabs(webhook.id, typed),
         page=page,
         version_of=version_of,
         newer=newer,
         resending=resending,
-        may_resend=viewer.may_change and webhook.status is WebhookStatus.ENABLED,
-        query=request.url.query,
+        may_resend=request.viewer.may_change and webhook.status is WebhookStatus.ENABLED,
+        query=request.http.url.query,
         is_filtered=any(typed.values()),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         older=following and deliveries_url(webhook.id, typed | {"cursor": following}),
@@ -121,28 +114,24 @@ async def deliveries_page(
 
 
 @router.post("/webhooks/{webhook_id}/deliveries/resend", operation_id="resendDeliveries")
-async def resend_selected(
-    webhook_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    form: ChangeForm,
-) -> Response:
+async def resend_selected(webhook_id: str, request: ChangeRequest) -> Response:
     """Send the selected deliveries once more, all or none, and return to the list."""
-    selected = form.all("id")
+    selected = request.form.all("id")
     if not selected:
-        return _redirect_back(webhook_id, form, flash_query("no-deliveries"))
+        url = _list_url(webhook_id, request.form, flash_query("no-deliveries"))
+        return RedirectResponse(url, 303)
     wanted = parse_body(ResendRequest, {"deliveryIds": selected}).delivery_ids or []
-    resends = await resend_deliveries(services, viewer.key, wanted, webhook_id)
-    log_change(request, viewer.key, "resendDeliveries", webhook_id, 303)
-    return _redirect_back(webhook_id, form, flash_query("resend", len(resends)))
+    resends = await resend_deliveries(request.services, request.key, wanted, webhook_id)
+    return request.redirect(
+        _list_url(webhook_id, request.form, flash_query("resend", len(resends)))
+    )
 
 
-def _redirect_back(webhook_id: str, form: Form, flash: str) -> Response:
-    """Return to the page of the list that the form was on."""
+def _list_url(webhook_id: str, form: Form, flash: str) -> str:
+    """Return the URL of the page of the list that the form was on, with a message."""
     given = dict(parse_qsl(form["back"]))
     url = deliveries_url(webhook_id, {name: given.get(name) for name in (*FIELDS, "cursor")})
-    return RedirectResponse(f"{url}{'&' if '?' in url else '?'}{flash}", 303)
+    return f"{url}{'&' if '?' in url else '?'}{flash}"
 
 
 def _tabs(webhook_id: str, typed: Mapping[str, str]) -> list[DeliveryTab]:

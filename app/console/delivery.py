@@ -4,20 +4,16 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from app.console.audit import log_change
 from app.console.delivery_parts import delivery_parts, version_of
 from app.console.flash_messages import flash_query
-from app.console.forms import ChangeForm
 from app.console.messages import HEX_BYTES_MAX, hex_lines
-from app.console.rendering import render_page, template_environment
-from app.console.sessions import ViewerDependency
+from app.console.page_requests import ChangeRequest, ViewerRequest
 from app.console.urls import DELIVERIES, deliveries_url, event_url, jobs_url
 from app.domain.model import ReplayFilter, WebhookStatus
-from app.http.dependencies import ServicesDependency
 from app.log.topics import DELIVERY_LOG
 from app.services.deliveries import get_delivery, resend_deliveries
 
@@ -41,22 +37,20 @@ class ShownPayload:
 
 
 @router.get("/deliveries/{delivery_id}")
-async def delivery_page(
-    delivery_id: str, request: Request, services: ServicesDependency, viewer: ViewerDependency
-) -> Response:
+async def delivery_page(delivery_id: str, request: ViewerRequest) -> Response:
     """Show a delivery."""
-    found = await get_delivery(services, viewer.key, delivery_id)
+    viewer = request.viewer
+    found = await get_delivery(request.services, viewer.key, delivery_id)
     delivery = found.summary
-    webhook = await run_in_threadpool(services.store.webhook, delivery.webhook_id)
+    webhook = await run_in_threadpool(request.services.store.webhook, delivery.webhook_id)
     place = delivery.place
-    return await render_page(
-        request,
+    return await request.render(
         "delivery.html",
         delivery=delivery,
         webhook=webhook,
         version=version_of(delivery, is_resending=found.pending_resends > 0),
         may_resend=viewer.may_change and webhook.status is WebhookStatus.ENABLED,
-        parts=delivery_parts(template_environment(request), found, is_operator=viewer.is_operator),
+        parts=delivery_parts(request.templates, found, is_operator=viewer.is_operator),
         headers=found.header_texts(with_internal=viewer.is_operator),
         payload=shown_payload(found.body),
         deliveries_url=deliveries_url(webhook.id, {}),
@@ -68,25 +62,16 @@ async def delivery_page(
 
 
 @router.post("/deliveries/{delivery_id}/resend", operation_id="resendDelivery")
-async def resend(
-    delivery_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    _form: ChangeForm,
-) -> Response:
+async def resend(delivery_id: str, request: ChangeRequest) -> Response:
     """Send a delivery once more; its page shows the attempt."""
-    await resend_deliveries(services, viewer.key, [delivery_id])
-    log_change(request, viewer.key, "resendDelivery", delivery_id, 303)
-    return RedirectResponse(f"{DELIVERIES}/{delivery_id}?{flash_query('resend')}", 303)
+    await resend_deliveries(request.services, request.key, [delivery_id])
+    return request.redirect(f"{DELIVERIES}/{delivery_id}?{flash_query('resend')}")
 
 
 @router.get("/deliveries/{delivery_id}/payload")
-async def payload_file(
-    delivery_id: str, services: ServicesDependency, viewer: ViewerDependency
-) -> Response:
+async def payload_file(delivery_id: str, request: ViewerRequest) -> Response:
     """Download the payload of a delivery, byte for byte."""
-    found = await get_delivery(services, viewer.key, delivery_id)
+    found = await get_delivery(request.services, request.key, delivery_id)
     # The bytes are those of a stranger: a browser must not render them.
     name = quote(found.summary.id)
     headers = {"content-disposition": f'attachment; filename="{name}.json"'}

@@ -4,21 +4,19 @@ import re
 from typing import Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from app.console.forms import form_rejection
-from app.console.rendering import render_page
-from app.console.sessions import Viewer, ViewerDependency
+from app.console.page_requests import PageRequest, ViewerRequest
 from app.console.urls import DELIVERIES, deliveries_url, event_url, page_url
 from app.console.webhooks import read_rows
 from app.domain.deliveries import ID_PREFIX
-from app.http.dependencies import Cursor, ServicesDependency
+from app.http.dependencies import Cursor
 from app.http.problems import INVALID_REQUEST, Problem
 from app.http.request_bodies import EVENT_ID
 from app.services.errors import FieldError
-from app.services.services import Services
 from app.store.errors import WebhookNotFound
 
 _CHARACTERS_MAX: Final = 256
@@ -27,33 +25,29 @@ router = APIRouter()
 
 
 @router.get("/deliveries")
-async def search_page(
-    request: Request, services: ServicesDependency, viewer: ViewerDependency, cursor: Cursor = None
-) -> Response:
+async def search_page(request: ViewerRequest, cursor: Cursor = None) -> Response:
     """List webhooks, latest first; with an id in the query, redirect to what it names."""
-    typed = request.query_params.get("id", "").strip()
+    typed = request.http.query_params.get("id", "").strip()
     rejection = None
     if typed:
         try:
-            return RedirectResponse(await run_in_threadpool(_find, services, viewer, typed), 303)
+            return RedirectResponse(await run_in_threadpool(_find, request, typed), 303)
         except Problem as problem:
             rejection = form_rejection(problem, ("id",))
     page, rows = await run_in_threadpool(
-        read_rows, services, None, cursor or None, viewer.key.account_filter
+        read_rows, request.services, None, cursor or None, request.key.account_filter
     )
-    return await render_page(
-        request,
+    return await request.render_form(
         "delivery_search.html",
-        200 if rejection is None else rejection.status,
+        rejection,
         typed=typed,
-        rejection=rejection,
         rows=rows,
         older=page.next_cursor and page_url(DELIVERIES, {"cursor": page.next_cursor}),
         newest=DELIVERIES if cursor else None,
     )
 
 
-def _find(services: Services, viewer: Viewer, typed: str) -> str:
+def _find(request: PageRequest, typed: str) -> str:
     """Return the URL of a delivery, of the deliveries of a webhook, or else of an event.
 
     Raises:
@@ -62,7 +56,7 @@ def _find(services: Services, viewer: Viewer, typed: str) -> str:
     if typed.startswith(ID_PREFIX):
         return f"{DELIVERIES}/{quote(typed, safe='')}"
     try:
-        webhook = services.store.webhook(typed, of_account=viewer.key.account_filter)
+        webhook = request.services.store.webhook(typed, of_account=request.key.account_filter)
     except WebhookNotFound:
         if not re.fullmatch(EVENT_ID, typed):
             error = FieldError("id", typed[:_CHARACTERS_MAX], "the id of an event")

@@ -1,14 +1,12 @@
 """The page of an event: what was published, and its deliveries."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.console.delivery import shown_payload
 from app.console.delivery_parts import version_of
-from app.console.rendering import render_page
-from app.console.sessions import ViewerDependency
+from app.console.page_requests import ViewerRequest
 from app.console.urls import DELIVERIES
-from app.http.dependencies import ServicesDependency
 from app.http.request_bodies import EventId
 from app.services.event_lookup import get_event
 
@@ -17,15 +15,13 @@ router = APIRouter()
 
 # An id may have slashes.
 @router.get("/events/{event_id:path}")
-async def event_page(
-    event_id: EventId, request: Request, services: ServicesDependency, viewer: ViewerDependency
-) -> Response:
+async def event_page(event_id: EventId, request: ViewerRequest) -> Response:
     """Show an event that the viewer may see."""
-    found = await get_event(services, viewer.key, event_id)
+    viewer = request.viewer
+    found = await get_event(request.services, viewer.key, event_id)
     details = [each.detail for each in found.deliveries]
     deliveries = [each.summary for each in details]
-    return await render_page(
-        request,
+    return await request.render(
         "event.html",
         event=found,
         account_id=found.account_id if viewer.is_operator else None,

@@ -1,14 +1,13 @@
-"""Submitted forms: parsing, the CSRF check, and validation errors by field."""
+"""Submitted forms: parsing, and validation errors by field."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qs
 
-from fastapi import Depends, Request
+from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from app.console.sessions import ViewerDependency, check_change
 from app.http.error_table import EXPECTED_ERRORS, problem_of
 from app.http.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, Problem, field_errors
 from app.services.errors import FieldError
@@ -65,16 +64,6 @@ async def read_form(request: Request) -> Form:
     except ValueError:
         error = FieldError("body", None, f"a form of at most {FIELDS_MAX} fields, in UTF-8")
         raise Problem.of_fields(INVALID_REQUEST, [error]) from None
-
-
-async def _change_form(request: Request, viewer: ViewerDependency) -> Form:
-    form = await read_form(request)
-    check_change(request, viewer, form["csrf"])
-    return form
-
-
-ChangeForm = Annotated[Form, Depends(_change_form)]
-"""A form that changes something, from a viewer with a read-write key."""
 
 
 def parse_body(model: type[Body], given: Mapping[str, object]) -> Body:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.console.audit import log_change
 from app.console.flash_messages import flash_query
-from app.console.forms import ChangeForm
 from app.console.job_parts import (
     JobView,
     allowed_actions,
@@ -21,14 +19,12 @@ from app.console.job_parts import (
     job_parts,
     timeline_part,
 )
-from app.console.rendering import render_page, template_environment
-from app.console.sessions import Viewer, ViewerDependency
+from app.console.page_requests import ChangeRequest, EditorRequest, Submission, ViewerRequest
 from app.console.urls import DELIVERIES, JOBS
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.model import Failure, Replay, Webhook
 from app.domain.options import Source
-from app.http.dependencies import Cursor, ServicesDependency
-from app.services.errors import ReadOnlyKey
+from app.http.dependencies import Cursor
 from app.services.progress_watch import version_of
 from app.services.replays import resume_replay, retry_replay
 from app.services.services import now_ms
@@ -63,30 +59,27 @@ class _JobDetails:
 @router.get("/jobs/{replay_id}")
 async def job_page(
     replay_id: str,
-    request: Request,
-    viewer: ViewerDependency,
-    services: ServicesDependency,
+    request: ViewerRequest,
     cursor: Cursor = None,
     moves: Annotated[Literal["latest", "all"], Query()] = "latest",
 ) -> Response:
     """Show a job with a page of its failures."""
     details = await run_in_threadpool(
-        _read_details, services.store, replay_id, cursor, viewer.key.account_filter
+        _read_details, request.services.store, replay_id, cursor, request.key.account_filter
     )
-    view, environment = details.view, template_environment(request)
-    return await render_page(
-        request,
+    view, origin = details.view, request.services.settings.origin
+    return await request.render(
         "job.html",
         replay=view.replay,
         # Offsets are those of the log in the replay's data centre.
-        is_in_this_log=view.replay.origin in ("", services.settings.origin),
+        is_in_this_log=view.replay.origin in ("", origin),
         version=version_of(view.replay),
-        parts=job_parts(environment, view, now_ms()),
+        parts=job_parts(request.templates, view, now_ms()),
         created_by=created_by(view.moves),
-        all_moves=timeline_part(environment, view.moves, None) if moves == "all" else None,
+        all_moves=timeline_part(request.templates, view.moves, None) if moves == "all" else None,
         webhook=details.webhook,
         failures=details.failures,
-        delivery_url=partial(_delivery_url, view.replay, services.settings.origin),
+        delivery_url=partial(_delivery_url, view.replay, origin),
         is_later_page=cursor is not None,
         # The idempotency key of the retry button.
         once=secrets.token_urlsafe(16),
@@ -117,87 +110,61 @@ def _read_details(
 
 
 @router.post("/jobs/{replay_id}/pause", operation_id="pauseReplay")
-async def pause(
-    replay_id: str,
-    request: Request,
-    viewer: ViewerDependency,
-    services: ServicesDependency,
-    _form: ChangeForm,
-) -> Response:
+async def pause(replay_id: str, request: ChangeRequest) -> Response:
     """Pause a job."""
-    return await _move(request, viewer, services.store.pause_replay, replay_id, "pause")
+    return await _move(request, request.services.store.pause_replay, replay_id, "pause")
 
 
 @router.post("/jobs/{replay_id}/resume", operation_id="resumeReplay")
-async def resume(
-    replay_id: str,
-    request: Request,
-    viewer: ViewerDependency,
-    services: ServicesDependency,
-    _form: ChangeForm,
-) -> Response:
+async def resume(replay_id: str, request: ChangeRequest) -> Response:
     """Resume a paused or failed job."""
-    return await _move(request, viewer, partial(resume_replay, services), replay_id, "resume")
+    return await _move(request, partial(resume_replay, request.services), replay_id, "resume")
 
 
 @router.get("/jobs/{replay_id}/cancel")
-async def cancel_page(
-    replay_id: str, request: Request, viewer: ViewerDependency, services: ServicesDependency
-) -> Response:
+async def cancel_page(replay_id: str, request: EditorRequest) -> Response:
     """Ask for confirmation, with the number of events that will not be sent."""
-    if not viewer.may_change:
-        raise ReadOnlyKey
     replay = await run_in_threadpool(
-        services.store.replay, replay_id, of_account=viewer.key.account_filter
+        request.services.store.replay, replay_id, of_account=request.key.account_filter
     )
     if "cancel" not in allowed_actions(replay):
         return _redirect_to_job(replay.id, "state-changed")
     left = estimated_events_left(replay)
-    return await render_page(request, "job_cancel.html", replay=replay, left=left)
+    return await request.render("job_cancel.html", replay=replay, left=left)
 
 
 @router.post("/jobs/{replay_id}/cancel", operation_id="cancelReplay")
-async def cancel(
-    replay_id: str,
-    request: Request,
-    viewer: ViewerDependency,
-    services: ServicesDependency,
-    _form: ChangeForm,
-) -> Response:
+async def cancel(replay_id: str, request: ChangeRequest) -> Response:
     """Cancel a job."""
-    return await _move(request, viewer, services.store.cancel_replay, replay_id, "cancel")
+    return await _move(request, request.services.store.cancel_replay, replay_id, "cancel")
 
 
 @router.post("/jobs/{replay_id}/retry", operation_id="retryReplay")
-async def retry(
-    replay_id: str,
-    request: Request,
-    viewer: ViewerDependency,
-    services: ServicesDependency,
-    form: ChangeForm,
-) -> Response:
+async def retry(replay_id: str, request: ChangeRequest) -> Response:
     """Queue a job for the failures of this one, and redirect to it."""
     try:
-        replay = await retry_replay(services, viewer.key, replay_id, form["once"] or None)
+        replay = await retry_replay(
+            request.services, request.key, replay_id, request.form["once"] or None
+        )
     except (ActiveReplayExists, ReplayNotOver, NothingToRetry) as error:
-        log_change(request, viewer.key, "retryReplay", replay_id, _CONFLICT)
+        request.log_change(_CONFLICT)
         is_busy = isinstance(error, ActiveReplayExists)
         return _redirect_to_job(replay_id, "retry-busy" if is_busy else "state-changed")
-    log_change(request, viewer.key, "retryReplay", replay_id, 303)
+    request.log_change(303)
     return _redirect_to_job(replay.id, "retry")
 
 
 async def _move(
-    request: Request, viewer: Viewer, move: Callable[..., Replay], replay_id: str, verb: str
+    request: Submission, move: Callable[..., Replay], replay_id: str, verb: str
 ) -> Response:
-    key, status, code = viewer.key, 303, verb
+    key, status, code = request.key, 303, verb
     try:
         await run_in_threadpool(move, replay_id, of_account=key.account_filter, actor=key.actor)
     except IllegalMove:
         status, code = _CONFLICT, "state-changed"
     except ActiveReplayExists:
         status, code = _CONFLICT, "resume-busy"
-    log_change(request, key, f"{verb}Replay", replay_id, status)
+    request.log_change(status)
     return _redirect_to_job(replay_id, code)
 
 

@@ -5,21 +5,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.console.formats import format_field_time
 from app.console.forms import FormRejection, form_rejection
 from app.console.job_rows import ALL, RowStyle, counter_parts, job_rows
-from app.console.rendering import render_page, template_environment
-from app.console.sessions import ViewerDependency
+from app.console.page_requests import PageRequest, ViewerRequest
 from app.console.urls import TEXT_FIELDS, filter_query, jobs_url, parse_filter
 from app.domain.model import Replay, ReplayFilter
 from app.domain.options import ReplayReason
 from app.domain.replay_results import COMPLETED_WITH_FAILURES_LABEL
 from app.domain.states import ReplayState
-from app.http.dependencies import Cursor, ServicesDependency
+from app.http.dependencies import Cursor
 from app.http.problems import Problem
 from app.services.authentication import select_account
 from app.services.services import now_ms
@@ -42,16 +41,15 @@ class StateTab:
 
 
 @router.get("/jobs")
-async def jobs_page(
-    request: Request, services: ServicesDependency, viewer: ViewerDependency, cursor: Cursor = None
-) -> Response:
+async def jobs_page(request: ViewerRequest, cursor: Cursor = None) -> Response:
     """List the jobs that match the filter in the query, or show its errors."""
+    viewer = request.viewer
     try:
-        wanted, rejection = parse_filter(request.url.query), None
+        wanted, rejection = parse_filter(request.http.url.query), None
     except Problem as problem:
         wanted, rejection = ReplayFilter(), form_rejection(problem, TEXT_FIELDS)
     select_account(viewer.key, wanted.account_id)
-    store, account_id = services.store, viewer.key.account_filter
+    store, account_id = request.services.store, viewer.key.account_filter
     # Concurrently: the database counts while this process parses the rows.
     page, counts = await asyncio.gather(
         run_in_threadpool(store.replays, wanted, cursor or None, ROWS, of_account=account_id),
@@ -59,19 +57,17 @@ async def jobs_page(
     )
     present_ms = now_ms()
     style = RowStyle(boxes=viewer.may_change, accounts=viewer.is_operator)
-    return await render_page(
-        request,
+    return await request.render_form(
         "jobs.html",
-        200 if rejection is None else rejection.status,
+        rejection,
         wanted=wanted,
         query=filter_query(wanted),
         typed=_field_values(request, wanted, rejection),
-        rejection=rejection,
         tabs=_tabs(wanted, counts),
         reasons=tuple(ReplayReason),
         matching=sum(counts[state] for state in wanted.states or counts),
         before_ms=_upper_bound_ms(page, present_ms),
-        rows=job_rows(template_environment(request), page.items, present_ms, style),
+        rows=job_rows(request.templates, page.items, present_ms, style),
         style=style,
         older=page.next_cursor and jobs_url(wanted, cursor=page.next_cursor),
         newest=jobs_url(wanted) if cursor else None,
@@ -79,11 +75,11 @@ async def jobs_page(
 
 
 def _field_values(
-    request: Request, wanted: ReplayFilter, rejection: FormRejection | None
+    request: PageRequest, wanted: ReplayFilter, rejection: FormRejection | None
 ) -> dict[str, str]:
     """Return the values of the filter's inputs. Rejected input is shown as typed."""
     if rejection is not None:
-        return {name: request.query_params.get(name, "") for name in TEXT_FIELDS}
+        return {name: request.http.query_params.get(name, "") for name in TEXT_FIELDS}
     return {
         "webhookId": wanted.webhook_id or "",
         "accountId": wanted.account_id or "",

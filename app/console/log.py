@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.console.delivery_plots import RangeTab
 from app.console.formats import NOTHING, count
 from app.console.log_plots import LogPlots, StepPlot, lag_plot, size_plot, written_plot
-from app.console.rendering import render_page
-from app.console.sessions import OperatorDependency
+from app.console.page_requests import OperatorRequest, PageRequest
 from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
 from app.console.urls import page_url
 from app.domain.handovers import HANDS_OVER
@@ -27,7 +26,7 @@ from app.domain.log_samples import (
 )
 from app.domain.pipeline import SUBJECT_CHARS_MAX
 from app.domain.processes import STALLED_PARTITIONS, Process
-from app.http.dependencies import Cursor, ServicesDependency
+from app.http.dependencies import Cursor
 from app.log.errors import LogError
 from app.log.inspection import GroupPage, TopicPage
 from app.log.inspection.figures import Cluster
@@ -65,9 +64,7 @@ RunField = Annotated[str, Query(max_length=SUBJECT_CHARS_MAX)]
 
 @router.get("/log")
 async def topics_page(
-    request: Request,
-    services: ServicesDependency,
-    _viewer: OperatorDependency,
+    request: OperatorRequest,
     containing: Containing = "",
     after: After = "",
     range_name: RangeName = "",
@@ -75,9 +72,9 @@ async def topics_page(
     """List topics by name, below plots of all topics and groups."""
     fields = {"containing": containing, "after": after}
     drawn = ((ALL_TOPICS, "all topics", written_plot), (ALL_GROUPS, "all groups", lag_plot))
-    plots = await _read_plots(services, range_name, page_url(TOPICS, fields), drawn)
+    plots = await _read_plots(request.services, range_name, page_url(TOPICS, fields), drawn)
     page = await run_in_threadpool(
-        services.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
+        request.services.inspector.topics, after=after, containing=containing, limit=TOPICS_SHOWN
     )
     return await _list_page(
         request, "log_topics.html", TOPICS, page, containing, after, plots=plots
@@ -87,9 +84,7 @@ async def topics_page(
 @router.get("/log/topics/{name}")
 async def topic_page(
     name: str,
-    request: Request,
-    services: ServicesDependency,
-    _viewer: OperatorDependency,
+    request: OperatorRequest,
     start: Annotated[int, Query(ge=0, le=2**31)] = 0,
     range_name: RangeName = "",
 ) -> Response:
@@ -97,10 +92,9 @@ async def topic_page(
     here = f"/console/log/topics/{quote(name)}"
     series = Series(SeriesKind.TOPIC, name)
     drawn = ((series, "the topic", written_plot), (series, "the topic", size_plot))
-    plots = await _read_plots(services, range_name, here, drawn)
-    detail = await run_in_threadpool(services.inspector.topic, name, start=start)
-    return await render_page(
-        request,
+    plots = await _read_plots(request.services, range_name, here, drawn)
+    detail = await run_in_threadpool(request.services.inspector.topic, name, start=start)
+    return await request.render(
         "log_topic.html",
         detail=detail,
         topic=detail.topic,
@@ -112,15 +106,13 @@ async def topic_page(
 
 @router.get("/log/groups")
 async def groups_page(
-    request: Request,
-    services: ServicesDependency,
-    _viewer: OperatorDependency,
+    request: OperatorRequest,
     containing: Containing = "",
     after: After = "",
 ) -> Response:
     """List consumer groups by id, including those of mirrors."""
     page = await run_in_threadpool(
-        services.inspector.groups, after=after, containing=containing, limit=GROUPS_SHOWN
+        request.services.inspector.groups, after=after, containing=containing, limit=GROUPS_SHOWN
     )
     return await _list_page(
         request, "log_groups.html", GROUPS, page, containing, after, group_url=group_url
@@ -129,19 +121,17 @@ async def groups_page(
 
 @router.get("/log/group")
 async def group_page(
-    request: Request,
-    services: ServicesDependency,
-    _viewer: OperatorDependency,
+    request: OperatorRequest,
     group_id: Annotated[str, Query(alias="id", max_length=_GROUP_CHARACTERS_MAX)] = "",
     range_name: RangeName = "",
 ) -> Response:
     """Show a consumer group: members, lag over time, and lag and owner of each partition."""
     drawn = ((Series(SeriesKind.GROUP, group_id), "the group", lag_plot),)
-    plots = await _read_plots(services, range_name, group_url(group_id), drawn)
-    detail = await run_in_threadpool(services.inspector.group, group_id)
+    plots = await _read_plots(request.services, range_name, group_url(group_id), drawn)
+    detail = await run_in_threadpool(request.services.inspector.group, group_id)
     members = {member.member_id: member for member in detail.members}
-    return await render_page(
-        request, "log_group.html", detail=detail, group=detail.group, members=members, plots=plots
+    return await request.render(
+        "log_group.html", detail=detail, group=detail.group, members=members, plots=plots
     )
 
 
@@ -188,7 +178,7 @@ async def _read_plots(
 
 
 async def _list_page(
-    request: Request,
+    request: PageRequest,
     template: str,
     here: str,
     page: TopicPage | GroupPage,
@@ -199,8 +189,7 @@ async def _list_page(
     """Return a page of a list, with links to its first and next page."""
     fields = {"containing": containing}
     following = page.next_after and page_url(here, fields | {"after": page.next_after})
-    return await render_page(
-        request,
+    return await request.render(
         template,
         page=page,
         containing=containing,
@@ -222,13 +211,11 @@ class _ProcessOverview:
 
 
 @router.get("/log/processes")
-async def processes_page(
-    request: Request, services: ServicesDependency, _viewer: OperatorDependency
-) -> Response:
+async def processes_page(request: OperatorRequest) -> Response:
     """Show brokers, ZooKeeper and the service's processes, with an error for an unreachable log."""
-    overview = await run_in_threadpool(_read_processes, services)
-    return await render_page(
-        request, "log_processes.html", overview=overview, describe_process=describe_process
+    overview = await run_in_threadpool(_read_processes, request.services)
+    return await request.render(
+        "log_processes.html", overview=overview, describe_process=describe_process
     )
 
 
@@ -257,22 +244,20 @@ def _read_processes(services: Services) -> _ProcessOverview:
 
 @router.get("/log/pipeline")
 async def pipeline_page(
-    request: Request,
-    services: ServicesDependency,
-    _viewer: OperatorDependency,
+    request: OperatorRequest,
     job: RunField = "",
     subject: RunField = "",
     cursor: Cursor = None,
 ) -> Response:
     """Show the last run of each pipeline job, or all runs of one job on one subject."""
+    store = request.services.store
     if job and subject:
-        page = await run_in_threadpool(services.store.pipeline_runs, job, subject, cursor or None)
+        page = await run_in_threadpool(store.pipeline_runs, job, subject, cursor or None)
     else:
         page = await run_in_threadpool(
-            services.store.latest_pipeline_runs, job or None, subject or None, cursor or None
+            store.latest_pipeline_runs, job or None, subject or None, cursor or None
         )
-    return await render_page(
-        request,
+    return await request.render(
         "log_pipeline.html",
         runs=page.items,
         is_history=bool(job and subject),

@@ -5,18 +5,16 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.console.formats import format_field_time, parse_field_time
 from app.console.forms import form_rejection
-from app.console.rendering import render_page
-from app.console.sessions import OperatorDependency
+from app.console.page_requests import OperatorRequest
 from app.console.urls import NEW_REPLAY, page_url
 from app.domain.options import Source
 from app.domain.windows import TimeUnreadable
-from app.http.dependencies import ServicesDependency
 from app.http.problems import INVALID_REQUEST, Problem
 from app.log.browser import BrowseQuery, Content, Message, MessageOrder, MessagePage
 from app.log.errors import BrowseRefused
@@ -49,11 +47,9 @@ class BrowseForm:
 
 
 @router.get("/log/topics/{name}/messages")
-async def messages_page(
-    name: str, request: Request, services: ServicesDependency, _viewer: OperatorDependency
-) -> Response:
+async def messages_page(name: str, request: OperatorRequest) -> Response:
     """Show messages from the newest, the oldest, an offset or a time."""
-    query = request.query_params
+    query = request.http.query_params
     typed = BrowseForm(
         query.get("from", "newest"),
         query.get("partition", "").strip(),
@@ -64,19 +60,17 @@ async def messages_page(
     rejection = None
     try:
         question = _parse_question(name, typed, query.get("cursor"))
-        page = await run_in_threadpool(services.browser.browse, question)
+        page = await run_in_threadpool(request.services.browser.browse, question)
     except (Problem, BrowseRefused) as error:
         rejection = form_rejection(error, FIELDS)
     here = f"/console/log/topics/{quote(name)}/messages"
-    return await render_page(
-        request,
+    return await request.render_form(
         "log_messages.html",
-        200 if rejection is None else rejection.status,
+        rejection,
         name=name,
         here=here,
         typed=typed,
         page=page,
-        rejection=rejection,
         replay_url=partial(_replay_url, _SOURCES.get(name)),
         hex_lines=hex_lines,
         preview=preview,

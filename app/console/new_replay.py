@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from app.console.audit import log_change
 from app.console.flash_messages import flash_query
 from app.console.formats import format_field_time, parse_field_time
-from app.console.forms import REJECTIONS, ChangeForm, FormRejection, form_rejection, parse_body
-from app.console.rendering import render_page
+from app.console.forms import REJECTIONS, FormRejection, form_rejection, parse_body
+from app.console.page_requests import ChangeRequest, EditorRequest, PageRequest
 from app.console.replay_forms import (
     DEFAULTS,
     FIELDS,
@@ -25,14 +24,12 @@ from app.console.replay_forms import (
     replay_fields,
     request_body,
 )
-from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import JOBS, NEW_REPLAY
 from app.domain.accounts import ApiKey
 from app.domain.model import NewReplay, ReplayFilter, Webhook, Window
 from app.domain.options import Source
 from app.domain.states import ACTIVE
 from app.domain.windows import MINUTE_MS, TimeUnreadable
-from app.http.dependencies import ServicesDependency
 from app.http.error_table import problem_of
 from app.http.problems import INVALID_REQUEST, UNAVAILABLE, Problem
 from app.http.request_bodies import ReplayRequest
@@ -75,16 +72,14 @@ class ReplayPreview:
 
 
 @router.get("/replays/new")
-async def form_page(
-    request: Request, services: ServicesDependency, viewer: EditorDependency
-) -> Response:
+async def form_page(request: EditorRequest) -> Response:
     """Show the form. The query may prefill fields, or name a job to clone."""
-    query = request.query_params
+    services, query = request.services, request.http.query_params
     clone_of = query.get("cloneOf")
     typed = dict(DEFAULTS)
     if clone_of:
         replay = await run_in_threadpool(
-            services.store.replay, clone_of, of_account=viewer.key.account_filter
+            services.store.replay, clone_of, of_account=request.key.account_filter
         )
         typed |= replay_fields(replay)
     typed |= prefilled_fields({name: query[name] for name in FIELDS if name in query})
@@ -94,24 +89,21 @@ async def form_page(
     if available_from_ms is not None:
         typed["from"] = format_field_time(available_from_ms)
     is_shortened = available_from_ms is not None
-    return await _render_form(request, services, viewer, typed, None, is_shortened=is_shortened)
+    return await _render_form(request, typed, None, is_shortened=is_shortened)
 
 
 @router.post("/replays/new")
-async def preview_page(
-    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
-) -> Response:
+async def preview_page(request: ChangeRequest) -> Response:
     """Show a dry run of the replay, with a button to start it."""
-    typed = {name: form[name] for name in FIELDS}
+    typed = {name: request.form[name] for name in FIELDS}
     try:
-        if last := form["last"]:
+        if last := request.form["last"]:
             typed |= last_window(last, now_ms())
         new = parse_body(ReplayRequest, request_body(typed)).new_replay
-        preview = await _preview(services, viewer.key, new)
+        preview = await _preview(request.services, request.key, new)
     except REJECTIONS as error:
-        return await _render_form(request, services, viewer, typed, error)
-    return await render_page(
-        request,
+        return await _render_form(request, typed, error)
+    return await request.render(
         "replay_preview.html",
         preview=preview,
         typed=typed,
@@ -121,24 +113,21 @@ async def preview_page(
 
 
 @router.post("/replays", operation_id="createReplay")
-async def start(
-    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
-) -> Response:
+async def start(request: ChangeRequest) -> Response:
     """Queue a replay. The form's idempotency key prevents a second one."""
-    typed = {name: form[name] for name in FIELDS}
-    once = form["once"]
+    typed = {name: request.form[name] for name in FIELDS}
+    once = request.form["once"]
     if not 0 < len(once) <= _KEY_CHARACTERS_MAX:
         allowed = f"1 to {_KEY_CHARACTERS_MAX} characters"
         raise Problem.of_fields(INVALID_REQUEST, [FieldError("once", None, allowed)])
     try:
         new = parse_body(ReplayRequest, request_body(typed)).new_replay
-        replay = await create_replay(services, viewer.key, new, once)
+        replay = await create_replay(request.services, request.key, new, once)
     except REJECTIONS as error:
-        response = await _render_form(request, services, viewer, typed, error)
-        log_change(request, viewer.key, "createReplay", None, response.status_code)
+        response = await _render_form(request, typed, error)
+        request.log_change(response.status_code)
         return response
-    log_change(request, viewer.key, "createReplay", replay.id, 303)
-    return RedirectResponse(f"{JOBS}/{replay.id}?{flash_query('start')}", 303)
+    return request.redirect(f"{JOBS}/{replay.id}?{flash_query('start')}", replay.id)
 
 
 def _available_from_ms(services: Services, typed: Mapping[str, str]) -> int | None:
@@ -163,9 +152,7 @@ def _available_from_ms(services: Services, typed: Mapping[str, str]) -> int | No
 
 
 async def _render_form(
-    request: Request,
-    services: Services,
-    viewer: Viewer,
+    request: PageRequest,
     typed: dict[str, str],
     error: Exception | None,
     *,
@@ -173,19 +160,17 @@ async def _render_form(
 ) -> Response:
     rejection = None if error is None else _rejection(error)
     webhooks = await run_in_threadpool(
-        _webhook_choices, services.store, viewer.key, typed["webhookId"]
+        _webhook_choices, request.services.store, request.key, typed["webhookId"]
     )
-    return await render_page(
-        request,
+    return await request.render_form(
         "replay_new.html",
-        200 if rejection is None else rejection.status,
+        rejection,
         typed=typed,
         defaults=DEFAULTS,
-        rejection=rejection,
         active_id=error.replay_id if isinstance(error, ActiveReplayExists) else None,
         webhooks=webhooks,
         last=LAST,
-        history_days=services.settings.history_days,
+        history_days=request.services.settings.history_days,
         is_shortened=is_shortened,
     )
 

@@ -3,29 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from app.console.audit import log_change
-from app.console.forms import (
-    REJECTIONS,
-    ChangeForm,
-    Form,
-    FormRejection,
-    form_rejection,
-    parse_body,
-)
-from app.console.rendering import render_page
-from app.console.sessions import EditorDependency, ViewerDependency
+from app.console.forms import REJECTIONS, Form, FormRejection, parse_body
+from app.console.page_requests import ChangeRequest, EditorRequest, PageRequest, ViewerRequest
 from app.console.urls import NOTICE_ENDPOINTS, page_url
 from app.domain.account_notices import NoticeEndpoint, NoticeType
 from app.domain.mail import as_endpoint_url
-from app.http.dependencies import AccountId, Cursor, ServicesDependency
+from app.http.dependencies import AccountId, Cursor
 from app.http.notice_endpoints import NoticeEndpointRequest
 from app.services.authentication import select_account
 from app.services.notice_endpoints import register_notice_endpoint
-from app.services.services import Services
 
 ROWS: Final = 50
 
@@ -37,21 +27,16 @@ router = APIRouter(prefix="/notice-endpoints")
 
 @router.get("")
 async def endpoints_page(
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    account_id: AccountId = None,
-    cursor: Cursor = None,
+    request: ViewerRequest, account_id: AccountId = None, cursor: Cursor = None
 ) -> Response:
     """List notice endpoints, latest first."""
-    of_account = select_account(viewer.key, account_id or None)
+    of_account = select_account(request.key, account_id or None)
     page = await run_in_threadpool(
-        services.store.notice_endpoints, cursor or None, ROWS, of_account=of_account
+        request.services.store.notice_endpoints, cursor or None, ROWS, of_account=of_account
     )
     filtered = {"accountId": account_id or None}
     older = filtered | {"cursor": page.next_cursor}
-    return await render_page(
-        request,
+    return await request.render(
         "notice_endpoints.html",
         endpoints=page.items,
         account_id=account_id,
@@ -61,18 +46,15 @@ async def endpoints_page(
 
 
 @router.get("/new")
-async def registration_page(
-    request: Request, services: ServicesDependency, _viewer: EditorDependency
-) -> Response:
+async def registration_page(request: EditorRequest) -> Response:
     """Show the registration form."""
-    return await render_form(request, services, None, Form({}), ())
+    return await render_form(request, None, Form({}), ())
 
 
 @router.post("", operation_id="createNoticeEndpoint")
-async def register(
-    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
-) -> Response:
+async def register(request: ChangeRequest) -> Response:
     """Register a notice endpoint. Only this response shows its secret."""
+    form = request.form
     chosen = form.all("eventTypes")
     try:
         given: dict[str, object] = {
@@ -82,24 +64,21 @@ async def register(
             "accountId": form["accountId"] or None,
         }
         registration = parse_body(NoticeEndpointRequest, given).registration()
-        endpoint = await register_notice_endpoint(services, viewer.key, registration)
+        endpoint = await register_notice_endpoint(request.services, request.key, registration)
     except REJECTIONS as error:
         # Without a field for the account, its errors are shown above the form.
-        fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS
-        rejection = form_rejection(error, fields)
-        log_change(request, viewer.key, "createNoticeEndpoint", None, rejection.status)
-        return await render_form(request, services, None, form, chosen, rejection)
+        fields = (*FIELDS, "accountId") if request.viewer.is_operator else FIELDS
+        rejection = request.reject(error, fields)
+        return await render_form(request, None, form, chosen, rejection)
     if endpoint.mail_address is not None:
-        log_change(request, viewer.key, "createNoticeEndpoint", endpoint.id, 303)
         # Its status reason says whether a code was sent.
-        return RedirectResponse(f"{NOTICE_ENDPOINTS}/{endpoint.id}", 303)
-    log_change(request, viewer.key, "createNoticeEndpoint", endpoint.id, 200)
-    return await render_page(request, "notice_endpoint_secret.html", endpoint=endpoint, is_new=True)
+        return request.redirect(f"{NOTICE_ENDPOINTS}/{endpoint.id}", endpoint.id)
+    request.log_change(200, endpoint.id)
+    return await request.render("notice_endpoint_secret.html", endpoint=endpoint, is_new=True)
 
 
 async def render_form(
-    request: Request,
-    services: Services,
+    request: PageRequest,
     endpoint: NoticeEndpoint | None,
     typed: Form | dict[str, str],
     chosen: Sequence[str],
@@ -107,16 +86,14 @@ async def render_form(
     url_before: str = "",
 ) -> Response:
     """Return the form for a new endpoint, or to edit one, with typed values and chosen types."""
-    return await render_page(
-        request,
+    return await request.render_form(
         "notice_endpoint_form.html",
-        200 if rejection is None else rejection.status,
+        rejection,
         endpoint=endpoint,
         typed={name: typed[name] for name in ("url", "description")}
         | {"accountId": "" if endpoint else typed["accountId"]},
         chosen=chosen,
         notice_types=tuple(NoticeType),
-        rejection=rejection,
-        takes_mail=services.mailer is not None,
+        takes_mail=request.services.mailer is not None,
         url_before=url_before,
     )

@@ -3,21 +3,20 @@
 from dataclasses import dataclass
 from typing import cast
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.console.delivery_plots import DeliveryPlots
 from app.console.delivery_sums import DeliverySums, DeliverySumsReader
-from app.console.rendering import render_page
-from app.console.sessions import ViewerDependency
+from app.console.page_requests import ViewerRequest
 from app.console.time_ranges import RangeName, parse_range, time_ranges
 from app.console.urls import OVERVIEW, jobs_url, page_url
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.states import ACTIVE
 from app.domain.tallies import DeliveryTally
-from app.http.dependencies import AccountId, ServicesDependency
+from app.http.dependencies import AccountId
 from app.services.authentication import select_account
 from app.services.services import Services, now_ms
 from app.store.overview import WebhookTotals
@@ -51,18 +50,15 @@ class _CurrentState:
 
 @router.get("/overview")
 async def overview_page(
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    range_name: RangeName = "",
-    account_id: AccountId = None,
+    request: ViewerRequest, range_name: RangeName = "", account_id: AccountId = None
 ) -> Response:
     """Show the live deliveries of an account; operators see all accounts by default."""
-    of_account = select_account(viewer.key, account_id or None)
+    services = request.services
+    of_account = select_account(request.key, account_id or None)
     present_ms = now_ms()
     ranges = time_ranges(services.settings.history_days, present_ms)
     shown = parse_range(range_name, ranges)
-    reader = cast("DeliverySumsReader", request.app.state.delivery_sums)
+    reader = cast("DeliverySumsReader", request.http.app.state.delivery_sums)
     sums = await reader.read(shown, of_account)
     state = await run_in_threadpool(_read_state, services, sums, of_account)
     plots = DeliveryPlots.of(
@@ -72,8 +68,7 @@ async def overview_page(
         lambda name: page_url(OVERVIEW, {"range": name, "accountId": account_id}),
     )
     active = ReplayFilter(states=ACTIVE, account_id=account_id or None)
-    return await render_page(
-        request,
+    return await request.render(
         "overview.html",
         account_id=account_id or "",
         plots=plots,

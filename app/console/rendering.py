@@ -83,9 +83,3 @@ async def render_page(
     """Return the page of a template, for the viewer of a request."""
     renderer = cast("Renderer", request.app.state.renderer)
     return await renderer.render(request, template, status, **context)
-
-
-def template_environment(request: Request) -> Environment:
-    """Return the templates of the application that serves a request."""
-    renderer = cast("Renderer", request.app.state.renderer)
-    return renderer.environment

@@ -6,28 +6,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import Field, Json
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from app.console.audit import log_change
 from app.console.flash_messages import flash_query
-from app.console.forms import (
-    REJECTIONS,
-    ChangeForm,
-    Form,
-    FormRejection,
-    form_rejection,
-    parse_body,
+from app.console.forms import REJECTIONS, FormRejection, form_rejection, parse_body
+from app.console.page_requests import (
+    ChangeRequest,
+    EditorRequest,
+    PageRequest,
+    Submission,
+    ViewerRequest,
 )
-from app.console.rendering import render_page
-from app.console.sessions import EditorDependency, Viewer, ViewerDependency
 from app.console.urls import WEBHOOKS, page_url
 from app.console.webhooks import read_webhook
 from app.domain.model import Webhook
 from app.domain.rules import RULE_NAME, Conditions, Rule, document_of
-from app.http.dependencies import Cursor, ServicesDependency
+from app.http.dependencies import Cursor
 from app.http.event_patterns import Where
 from app.http.event_selections import EventSelection
 from app.http.problems import Problem
@@ -89,71 +86,47 @@ class _TypedEvent(RequestBody):
 
 
 @router.get("/rules")
-async def rules_page(
-    webhook_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    cursor: Cursor = None,
-) -> Response:
+async def rules_page(webhook_id: str, request: ViewerRequest, cursor: Cursor = None) -> Response:
     """Show the rules of a webhook, by name."""
-    return await _render_rules(request, services, viewer, webhook_id, RuleTest(""), cursor)
+    return await _render_rules(request, webhook_id, RuleTest(""), cursor)
 
 
 @router.post("/rule-matches", operation_id="matchRules")
-async def match_rules(
-    webhook_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    form: ChangeForm,
-) -> Response:
+async def match_rules(webhook_id: str, request: ChangeRequest) -> Response:
     """Show which rules a sample event matches. Nothing is published or sent."""
-    text, status = form["event"], 200
+    text, status = request.form["event"], 200
     try:
-        await read_webhook(services, viewer, webhook_id)
+        await read_webhook(request, webhook_id)
         sample = parse_body(_TypedEvent, {"event": text}).event.sample(now_ms())
-        match = await run_in_threadpool(match_sample, services, viewer.key, webhook_id, sample)
+        match = await run_in_threadpool(
+            match_sample, request.services, request.key, webhook_id, sample
+        )
         test = RuleTest(text, match)
     except Problem as problem:
         test = RuleTest(text, rejection=form_rejection(problem, ("event",)))
         status = problem.kind.status
-    log_change(request, viewer.key, "matchRules", webhook_id, status)
-    return await _render_rules(request, services, viewer, webhook_id, test, status=status)
+    request.log_change(status)
+    return await _render_rules(request, webhook_id, test, status=status)
 
 
 @router.get("/new-rule")
-async def new_rule_page(
-    webhook_id: str, request: Request, services: ServicesDependency, viewer: EditorDependency
-) -> Response:
+async def new_rule_page(webhook_id: str, request: EditorRequest) -> Response:
     """Show the empty form."""
-    webhook = await read_webhook(services, viewer, webhook_id)
+    webhook = await read_webhook(request, webhook_id)
     return await _render_form(request, webhook, None, dict.fromkeys(FIELDS, ""))
 
 
 @router.post("/new-rule", operation_id="putRule")
-async def add_rule(
-    webhook_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    form: ChangeForm,
-) -> Response:
+async def add_rule(webhook_id: str, request: ChangeRequest) -> Response:
     """Add a rule."""
-    return await _submit(request, services, viewer, webhook_id, form, None)
+    return await _submit(request, webhook_id, None)
 
 
 @router.get("/rules/{name}")
-async def rule_page(
-    webhook_id: str,
-    name: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: EditorDependency,
-) -> Response:
+async def rule_page(webhook_id: str, name: str, request: EditorRequest) -> Response:
     """Show the form with a rule."""
-    webhook = await read_webhook(services, viewer, webhook_id)
-    rule = await _read_rule(services, viewer, webhook_id, name)
+    webhook = await read_webhook(request, webhook_id)
+    rule = await _read_rule(request, webhook_id, name)
     typed = {
         "name": name,
         "eventTypes": "\n".join(rule.event_types),
@@ -166,87 +139,59 @@ async def rule_page(
 
 
 @router.post("/rules/{name}", operation_id="putRule")
-async def change_rule(
-    webhook_id: str,
-    name: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    form: ChangeForm,
-) -> Response:
+async def change_rule(webhook_id: str, name: str, request: ChangeRequest) -> Response:
     """Change a rule."""
-    await _read_rule(services, viewer, webhook_id, name)
-    return await _submit(request, services, viewer, webhook_id, form, name)
+    await _read_rule(request, webhook_id, name)
+    return await _submit(request, webhook_id, name)
 
 
 @router.get("/rules/{name}/delete")
-async def deletion_page(
-    webhook_id: str,
-    name: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: EditorDependency,
-) -> Response:
+async def deletion_page(webhook_id: str, name: str, request: EditorRequest) -> Response:
     """Ask for confirmation."""
-    webhook = await read_webhook(services, viewer, webhook_id)
-    rule = await _read_rule(services, viewer, webhook_id, name)
-    return await render_page(request, "rule_delete.html", webhook=webhook, rule=rule)
+    webhook = await read_webhook(request, webhook_id)
+    rule = await _read_rule(request, webhook_id, name)
+    return await request.render("rule_delete.html", webhook=webhook, rule=rule)
 
 
 @router.post("/rules/{name}/delete", operation_id="deleteRule")
-async def delete_rule(
-    webhook_id: str,
-    name: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    _form: ChangeForm,
-) -> Response:
+async def delete_rule(webhook_id: str, name: str, request: ChangeRequest) -> Response:
     """Delete a rule."""
     await run_in_threadpool(
-        services.store.delete_rule, webhook_id, name, of_account=viewer.key.account_filter
+        request.services.store.delete_rule,
+        webhook_id,
+        name,
+        of_account=request.key.account_filter,
     )
-    return _redirect_to_rules(request, viewer, "deleteRule", (webhook_id, name), "rule-delete")
+    return request.redirect(_rules_url(webhook_id, "rule-delete"))
 
 
-async def _submit(
-    request: Request,
-    services: Services,
-    viewer: Viewer,
-    webhook_id: str,
-    form: Form,
-    name: str | None,
-) -> Response:
+async def _submit(request: Submission, webhook_id: str, name: str | None) -> Response:
     """Store or test the rule of the editor; `name` is None for a new rule."""
-    webhook = await read_webhook(services, viewer, webhook_id)
-    typed = {each: form[each] for each in FIELDS} | ({} if name is None else {"name": name})
+    services, key = request.services, request.key
+    webhook = await read_webhook(request, webhook_id)
+    typed = {each: request.form[each] for each in FIELDS} | ({} if name is None else {"name": name})
     given = {
         "name": typed["name"],
         "eventTypes": typed["eventTypes"].split(),
         "where": typed["where"] or "{}",
     }
-    action = "matchRules" if form["do"] == _TEST else "putRule"
-    # The name of a new rule may be invalid.
-    target = webhook_id if name is None else f"{webhook_id}/{name}"
+    operation = "matchRules" if request.form["do"] == _TEST else "putRule"
     try:
         body = parse_body(_TypedRule, given)
         rule = Rule(webhook.id, body.name, tuple(body.event_types), body.conditions)
-        if action == "matchRules":
+        if operation == "matchRules":
             sample = parse_body(_TypedEvent, {"event": typed["event"]}).event.sample(now_ms())
-            match = await run_in_threadpool(
-                match_sample, services, viewer.key, webhook_id, sample, rule
-            )
-            log_change(request, viewer.key, action, target, 200)
+            match = await run_in_threadpool(match_sample, services, key, webhook_id, sample, rule)
+            request.log_change(200, operation=operation)
             return await _render_form(request, webhook, name, typed, match=match)
-        await run_in_threadpool(_store_rule, services, viewer, rule, is_new=name is None)
+        await run_in_threadpool(_store_rule, request, rule, is_new=name is None)
     except REJECTIONS as error:
-        rejection = form_rejection(error, FIELDS)
-        log_change(request, viewer.key, action, target, rejection.status)
+        rejection = request.reject(error, FIELDS, operation)
         return await _render_form(request, webhook, name, typed, rejection)
-    return _redirect_to_rules(request, viewer, "putRule", (webhook_id, rule.name), "rule-save")
+    return request.redirect(_rules_url(webhook_id, "rule-save"), f"{webhook_id}/{rule.name}")
 
 
-def _store_rule(services: Services, viewer: Viewer, rule: Rule, *, is_new: bool) -> None:
+def _store_rule(request: PageRequest, rule: Rule, *, is_new: bool) -> None:
     """Store a rule. Blocks.
 
     Raises:
@@ -254,7 +199,7 @@ def _store_rule(services: Services, viewer: Viewer, rule: Rule, *, is_new: bool)
         TooManyRules.
         StoreUnavailable.
     """
-    store, of_account = services.store, viewer.key.account_filter
+    store, of_account = request.services.store, request.key.account_filter
     if is_new:
         with suppress(RuleNotFound):
             store.rule(rule.webhook_id, rule.name, of_account=of_account)
@@ -264,19 +209,16 @@ def _store_rule(services: Services, viewer: Viewer, rule: Rule, *, is_new: bool)
 
 
 async def _render_rules(
-    request: Request,
-    services: Services,
-    viewer: Viewer,
+    request: PageRequest,
     webhook_id: str,
     test: RuleTest,
     cursor: str | None = None,
     status: int = 200,
 ) -> Response:
-    webhook = await read_webhook(services, viewer, webhook_id)
-    page, rows = await run_in_threadpool(_read_rules, services, webhook_id, cursor)
+    webhook = await read_webhook(request, webhook_id)
+    page, rows = await run_in_threadpool(_read_rules, request.services, webhook_id, cursor)
     url = f"{WEBHOOKS}/{webhook_id}/rules"
-    return await render_page(
-        request,
+    return await request.render(
         "rules.html",
         status,
         webhook=webhook,
@@ -317,34 +259,23 @@ def condition_texts(where: Conditions) -> tuple[tuple[str, str], ...]:
 
 
 async def _render_form(
-    request: Request,
+    request: PageRequest,
     webhook: Webhook,
     name: str | None,
     typed: Mapping[str, str],
     rejection: FormRejection | None = None,
     match: SampleMatch | None = None,
 ) -> Response:
-    status = 200 if rejection is None else rejection.status
-    return await render_page(
-        request,
-        "rule_edit.html",
-        status,
-        webhook=webhook,
-        name=name,
-        typed=typed,
-        rejection=rejection,
-        match=match,
+    return await request.render_form(
+        "rule_edit.html", rejection, webhook=webhook, name=name, typed=typed, match=match
     )
 
 
-async def _read_rule(services: Services, viewer: Viewer, webhook_id: str, name: str) -> Rule:
+async def _read_rule(request: PageRequest, webhook_id: str, name: str) -> Rule:
     return await run_in_threadpool(
-        services.store.rule, webhook_id, name, of_account=viewer.key.account_filter
+        request.services.store.rule, webhook_id, name, of_account=request.key.account_filter
     )
 
 
-def _redirect_to_rules(
-    request: Request, viewer: Viewer, action: str, rule: tuple[str, str], code: str
-) -> Response:
-    log_change(request, viewer.key, action, "/".join(rule), 303)
-    return RedirectResponse(f"{WEBHOOKS}/{rule[0]}/rules?{flash_query(code)}", 303)
+def _rules_url(webhook_id: str, code: str) -> str:
+    return f"{WEBHOOKS}/{webhook_id}/rules?{flash_query(code)}"

@@ -28,7 +28,7 @@ from app.http.problems import FORBIDDEN, Problem
 from app.http.request_log import client_host
 from app.process import on_own_thread
 from app.services.authentication import LOOKUP_TIMEOUT_S, Authenticator, KeyCache
-from app.services.errors import OperatorKeyRequired, ReadOnlyKey
+from app.services.errors import ReadOnlyKey
 from app.services.limits import KeyLimits
 from app.services.services import Services
 from app.services.single_flight import SingleFlight
@@ -234,23 +234,3 @@ async def _viewer(request: Request) -> AsyncIterator[Viewer]:
 
 ViewerDependency = Annotated[Viewer, Depends(_viewer)]
 """The signed-in user."""
-
-
-async def _operator(viewer: ViewerDependency) -> Viewer:
-    if not viewer.is_operator:
-        raise OperatorKeyRequired
-    return viewer
-
-
-OperatorDependency = Annotated[Viewer, Depends(_operator)]
-"""The signed-in user, who must be an operator."""
-
-
-async def _editor(viewer: ViewerDependency) -> Viewer:
-    if not viewer.may_change:
-        raise ReadOnlyKey
-    return viewer
-
-
-EditorDependency = Annotated[Viewer, Depends(_editor)]
-"""The signed-in user, whose key must not be read-only."""

@@ -40,7 +40,7 @@ async def sign_in(request: Request) -> Response:
         return await render_page(
             request, "sign_in.html", 401, next_page=form["next"], is_rejected=True
         )
-    log_change(request, key, "signIn", key.id, response.status_code)
+    log_change(request, key, response.status_code, key.id, "signIn")
     return response
 
 
@@ -51,7 +51,7 @@ async def sign_out(request: Request, viewer: ViewerDependency) -> Response:
     check_form(request, viewer, form["csrf"])
     response = RedirectResponse("/console/sign-in", 303)
     await request.app.state.sessions.sign_out(request, response)
-    log_change(request, viewer.key, "signOut", viewer.key.id, response.status_code)
+    log_change(request, viewer.key, response.status_code, viewer.key.id, "signOut")
     return response
 
 

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from app.console.delivery_plots import DeliveryPlots
 from app.console.job_rows import RowStyle, job_rows
+from app.console.page_requests import PageRequest, ViewerRequest
 from app.console.plots import BarPlot, missed_plot
-from app.console.rendering import render_page, template_environment
 from app.console.rules import RuleRow, RuleTest, condition_texts, rule_rows
-from app.console.sessions import Viewer, ViewerDependency
 from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
 from app.console.urls import NEW_REPLAY, WEBHOOKS, jobs_url, page_url
 from app.domain.endpoint_options import (
@@ -28,8 +27,7 @@ from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
 from app.domain.tallies import DeliveryTally
 from app.domain.windows import format_time
-from app.http.dependencies import ServicesDependency
-from app.services.services import Services, now_ms
+from app.services.services import now_ms
 from app.store.pages import Page
 
 ROW_STYLE: Final = RowStyle(boxes=False, accounts=False, webhooks=False)
@@ -102,20 +100,14 @@ class _WebhookDetails:
 
 @router.get("/webhooks/{webhook_id}")
 async def webhook_page(
-    webhook_id: str,
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
-    range_name: RangeName = "",
+    webhook_id: str, request: ViewerRequest, range_name: RangeName = ""
 ) -> Response:
     """Show a webhook."""
-    return await render_webhook(request, services, viewer, webhook_id, range_name=range_name)
+    return await render_webhook(request, webhook_id, range_name=range_name)
 
 
 async def render_webhook(
-    request: Request,
-    services: Services,
-    viewer: Viewer,
+    request: PageRequest,
     webhook_id: str,
     status: int = 200,
     range_name: str = "",
@@ -127,17 +119,14 @@ async def render_webhook(
         WebhookNotFound: no webhook of the viewer has this id.
         Problem: no range has this name.
     """
-    present_ms = now_ms()
-    history_from_ms = present_ms - services.settings.history_ms
-    ranges = time_ranges(services.settings.history_days, present_ms)
+    present_ms, settings = now_ms(), request.services.settings
+    history_from_ms = present_ms - settings.history_ms
+    ranges = time_ranges(settings.history_days, present_ms)
     shown = parse_range(range_name, ranges)
-    details = await run_in_threadpool(
-        _read_details, services, viewer, webhook_id, shown, history_from_ms
-    )
+    details = await run_in_threadpool(_read_details, request, webhook_id, shown, history_from_ms)
     webhook = details.webhook
     url = f"{WEBHOOKS}/{webhook.id}"
-    return await render_page(
-        request,
+    return await request.render(
         "webhook.html",
         status,
         webhook=webhook,
@@ -149,14 +138,14 @@ async def render_webhook(
             details.tallies, shown, ranges, lambda name: page_url(url, {"range": name}) + "#range"
         ),
         missed=missed_events(webhook.id, details.missed, history_from_ms, present_ms),
-        history_days=services.settings.history_days,
+        history_days=settings.history_days,
         rules=details.rules,
         grants=[_grant_row(grant) for grant in details.grants.items],
         has_more_grants=details.grants.next_cursor is not None,
         has_more_rules=details.has_more_rules,
         rule_test=RuleTest(""),
         active=details.active,
-        rows=job_rows(template_environment(request), details.replays.items, present_ms, ROW_STYLE),
+        rows=job_rows(request.templates, details.replays.items, present_ms, ROW_STYLE),
         row_style=ROW_STYLE,
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         **{"error": None, "test": None} | result,
@@ -164,16 +153,16 @@ async def render_webhook(
 
 
 def _read_details(
-    services: Services, viewer: Viewer, webhook_id: str, shown: TimeRange, history_from_ms: int
+    request: PageRequest, webhook_id: str, shown: TimeRange, history_from_ms: int
 ) -> _WebhookDetails:
-    store = services.store
-    webhook = store.webhook(webhook_id, of_account=viewer.key.account_filter)
+    store = request.services.store
+    webhook = store.webhook(webhook_id, of_account=request.key.account_filter)
     rules = store.rules(webhook.id, limit=RULES_SHOWN)
     return _WebhookDetails(
         webhook,
         store.tallies(webhook.id, shown.span, shown.from_ms),
         store.missed_hours(webhook.id, history_from_ms),
-        rule_rows(services, webhook.id, rules.items),
+        rule_rows(request.services, webhook.id, rules.items),
         rules.next_cursor is not None,
         store.grants(webhook.account_id, limit=GRANTS_SHOWN),
         store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS_SHOWN),

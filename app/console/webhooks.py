@@ -4,19 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from app.console.audit import log_change
-from app.console.forms import REJECTIONS, ChangeForm, Form, form_rejection, parse_body
-from app.console.rendering import render_page
-from app.console.sessions import EditorDependency, Viewer, ViewerDependency
+from app.console.forms import REJECTIONS, Form, parse_body
+from app.console.page_requests import ChangeRequest, EditorRequest, PageRequest, ViewerRequest
 from app.console.urls import WEBHOOKS, page_url
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
-from app.http.dependencies import AccountId, Cursor, ServicesDependency
+from app.http.dependencies import AccountId, Cursor
 from app.http.problems import INVALID_REQUEST, Problem
 from app.http.request_bodies import WebhookRequest
 from app.services.authentication import select_account
@@ -78,27 +76,25 @@ class _WebhookFilter:
 
 @router.get("/webhooks")
 async def webhooks_page(
-    request: Request,
-    services: ServicesDependency,
-    viewer: ViewerDependency,
+    request: ViewerRequest,
     status: _StatusName = "",
     account_id: AccountId = None,
     cursor: Cursor = None,
 ) -> Response:
     """List webhooks, latest first."""
     wanted = _WebhookFilter(_parse_status(status), account_id or None)
-    of_account = select_account(viewer.key, wanted.account_id)
+    of_account = select_account(request.key, wanted.account_id)
     page, rows = await run_in_threadpool(
-        read_rows, services, wanted.status, cursor or None, of_account
+        read_rows, request.services, wanted.status, cursor or None, of_account
     )
-    return await render_page(
-        request,
+    settings = request.services.settings
+    return await request.render(
         "webhooks.html",
         wanted=wanted,
         tabs=_tabs(wanted),
         rows=rows,
-        history_days=services.settings.history_days,
-        origin=services.settings.public_url or str(request.base_url).rstrip("/"),
+        history_days=settings.history_days,
+        origin=settings.public_url or str(request.http.base_url).rstrip("/"),
         older=page.next_cursor and wanted.url(page.next_cursor),
         newest=wanted.url() if cursor else None,
     )
@@ -149,32 +145,26 @@ def _tabs(wanted: _WebhookFilter) -> list[StatusTab]:
 
 
 @router.get("/webhooks/new")
-async def registration_page(request: Request, _viewer: EditorDependency) -> Response:
+async def registration_page(request: EditorRequest) -> Response:
     """Show the registration form."""
     typed = dict.fromkeys((*FIELDS, "accountId"), "") | {"validation": str(Validation.PING)}
-    return await render_page(request, "webhook_new.html", typed=typed, rejection=None)
+    return await request.render_form("webhook_new.html", None, typed=typed)
 
 
 @router.post("/webhooks", operation_id="createWebhook")
-async def register(
-    request: Request, services: ServicesDependency, viewer: ViewerDependency, form: ChangeForm
-) -> Response:
+async def register(request: ChangeRequest) -> Response:
     """Register a webhook. Only this response shows its secret."""
     try:
-        webhook = await register_webhook(
-            services, viewer.key, _webhook_request(form).registration()
-        )
+        registration = _webhook_request(request.form).registration()
+        webhook = await register_webhook(request.services, request.key, registration)
     except REJECTIONS as error:
         # Without a field for the account, its errors are shown above the form.
-        fields = (*FIELDS, "accountId") if viewer.is_operator else FIELDS
-        rejection = form_rejection(error, fields)
-        log_change(request, viewer.key, "createWebhook", None, rejection.status)
-        typed = {name: form[name] for name in fields}
-        return await render_page(
-            request, "webhook_new.html", rejection.status, typed=typed, rejection=rejection
-        )
-    log_change(request, viewer.key, "createWebhook", webhook.id, 200)
-    return await render_page(request, "webhook_secret.html", webhook=webhook, is_new=True)
+        fields = (*FIELDS, "accountId") if request.viewer.is_operator else FIELDS
+        rejection = request.reject(error, fields)
+        typed = {name: request.form[name] for name in fields}
+        return await request.render_form("webhook_new.html", rejection, typed=typed)
+    request.log_change(200, webhook.id)
+    return await request.render("webhook_secret.html", webhook=webhook, is_new=True)
 
 
 def _webhook_request(form: Form) -> WebhookRequest:
@@ -189,13 +179,13 @@ def _webhook_request(form: Form) -> WebhookRequest:
     return parse_body(WebhookRequest, given)
 
 
-async def read_webhook(services: Services, viewer: Viewer, webhook_id: str) -> Webhook:
-    """Return a webhook that `viewer` may see.
+async def read_webhook(request: PageRequest, webhook_id: str) -> Webhook:
+    """Return a webhook that the viewer may see.
 
     Raises:
         WebhookNotFound: no webhook of the viewer has this id.
         StoreUnavailable.
     """
     return await run_in_threadpool(
-        services.store.webhook, webhook_id, of_account=viewer.key.account_filter
+        request.services.store.webhook, webhook_id, of_account=request.key.account_filter
     )
