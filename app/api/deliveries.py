@@ -78,7 +78,7 @@ async def list_deliveries(
         cursor=cursor,
         limit=limit,
     )
-    return DeliveriesDocument.of(page)
+    return DeliveriesDocument.model_validate(page)
 
 
 @router.get(

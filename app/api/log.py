@@ -82,7 +82,7 @@ def get_topic(
     ] = 0,
 ) -> TopicDetailDocument:
     """Get a topic, with up to a thousand partitions."""
-    return TopicDetailDocument.of(services.inspector.topic(topic, start=start))
+    return TopicDetailDocument.model_validate(services.inspector.topic(topic, start=start))
 
 
 @router.get(

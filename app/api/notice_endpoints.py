@@ -159,7 +159,8 @@ async def test_notice_endpoint(
     It is sent once, and changes nothing; the result is the receiver's response. A confirmed e-mail
     address gets a mail, and the result is the mail server's reply.
     """
-    return TrialDocument.of(await notice_endpoints.send_test_notice(services, caller, endpoint_id))
+    result = await notice_endpoints.send_test_notice(services, caller, endpoint_id)
+    return TrialDocument.model_validate(result)
 
 
 @router.post(

@@ -79,7 +79,7 @@ def list_processes(services: ServicesDependency) -> ProcessesDocument:
 
     A process that was stopped is not listed; one that died is, for a day.
     """
-    items = [ProcessDocument.of(process) for process in services.store.processes()]
+    items = [ProcessDocument.model_validate(process) for process in services.store.processes()]
     return ProcessesDocument(items=items)
 
 
@@ -99,7 +99,7 @@ def add_run(
     run, is_new = services.store.add_pipeline_run(body.run())
     if is_new:
         response.status_code = 201
-    return PipelineRunDocument.of(run)
+    return PipelineRunDocument.model_validate(run)
 
 
 @router.get(
@@ -123,5 +123,5 @@ def list_runs(
         page = services.store.pipeline_runs(job, subject, cursor, limit)
     else:
         page = services.store.latest_pipeline_runs(job, subject, cursor, limit)
-    items = [PipelineRunDocument.of(run) for run in page.items]
+    items = [PipelineRunDocument.model_validate(run) for run in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)

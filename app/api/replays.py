@@ -95,7 +95,7 @@ async def create_replay(
     """
     if body.dry_run:
         estimate = await replays.estimate_replay(services, caller, body.new_replay)
-        return respond(EstimateDocument.of(estimate))
+        return respond(EstimateDocument.model_validate(estimate))
     replay = await replays.create_replay(services, caller, body.new_replay, idempotency_key)
     return _created(replay, response)
 
@@ -210,7 +210,7 @@ def list_failures(
     page = services.store.failures(
         replay_id, cursor=cursor, limit=limit, of_account=caller.account_filter
     )
-    items = [FailureDocument.of(failure) for failure in page.items]
+    items = [FailureDocument.model_validate(failure) for failure in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)
 
 
@@ -220,7 +220,7 @@ def list_moves(
 ) -> MovesDocument:
     """List the state changes of a replay with actor and reason, the oldest first."""
     moves = services.store.moves(replay_id, of_account=caller.account_filter)
-    return MovesDocument(items=[MoveDocument.of(move) for move in moves])
+    return MovesDocument(items=[MoveDocument.model_validate(move) for move in moves])
 
 
 @router.get("/{replay_id}/samples", operation_id="listReplaySamples", responses=errors(NOT_FOUND))
@@ -229,7 +229,7 @@ def list_samples(
 ) -> SamplesDocument:
     """List samples of a replay's progress over time, the oldest first."""
     samples = services.store.samples(replay_id, of_account=caller.account_filter)
-    return SamplesDocument(items=[SampleDocument.of(sample) for sample in samples])
+    return SamplesDocument(items=[SampleDocument.model_validate(sample) for sample in samples])
 
 
 @router.post(

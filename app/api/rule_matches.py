@@ -26,4 +26,4 @@ def match_rules(
 ) -> SampleMatchDocument:
     """Say which rules of a webhook a sample event matches. Nothing is published or sent."""
     found = match_sample(services, caller, webhook_id, body.sample(now_ms()))
-    return SampleMatchDocument.of(found)
+    return SampleMatchDocument.model_validate(found)

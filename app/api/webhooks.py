@@ -255,4 +255,4 @@ async def test_webhook(
 
     It is sent once, is not logged, and changes nothing; the result is the receiver's response.
     """
-    return TrialDocument.of(await webhooks.send_test(services, caller, webhook_id))
+    return TrialDocument.model_validate(await webhooks.send_test(services, caller, webhook_id))

@@ -16,7 +16,7 @@ from app.domain.deliveries import (
 )
 from app.domain.resends import Resend
 from app.http.request_bodies import example
-from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliverySummary
+from app.log.deliveries import DeliveryDetail
 
 _DELIVERY: Final[dict[str, Any]] = {
     "id": "dlv_AwsbZWFzdI7z0xI",
@@ -42,34 +42,15 @@ class DeliveryDocument(Document):
     event_id: str
     webhook_id: str
     event_type: str
-    time: Moment = Field(description="The event time.")
+    time: Moment = Field(validation_alias="time_ms", description="The event time.")
     status: DeliveryStatus | None = Field(description="null if its outcome was not found.")
     reason: str | None = Field(description="Why it failed or was skipped.")
-    attempt_count: int = Field(description="Live attempts.")
+    attempt_count: int = Field(validation_alias="attempts", description="Live attempts.")
     response_status: int | None = Field(description="The last HTTP status.")
-    settled_time: Moment | None = Field(description="When it succeeded, failed or was skipped.")
+    settled_time: Moment | None = Field(
+        validation_alias="settled_ms", description="When it succeeded, failed or was skipped."
+    )
     duration_ms: float | None = Field(description="The duration of the last attempt.")
-
-    @classmethod
-    def of(cls, delivery: DeliverySummary) -> Self:
-        """The document of a delivery in a list."""
-        return cls(**_members(delivery))
-
-
-def _members(delivery: DeliverySummary) -> dict[str, Any]:
-    return {
-        "id": delivery.id,
-        "event_id": delivery.event_id,
-        "webhook_id": delivery.webhook_id,
-        "event_type": delivery.event_type,
-        "time": delivery.time_ms,
-        "status": delivery.status,
-        "reason": delivery.reason,
-        "attempt_count": delivery.attempts,
-        "response_status": delivery.response_status,
-        "settled_time": delivery.settled_ms,
-        "duration_ms": delivery.duration_ms,
-    }
 
 
 class DeliveriesDocument(Document):
@@ -82,20 +63,11 @@ class DeliveriesDocument(Document):
         "`nextCursor` continues."
     )
     from_: Moment = Field(
-        serialization_alias="from", description="The begin of the window, as far as the log has it."
+        validation_alias="from_ms",
+        serialization_alias="from",
+        description="The begin of the window, as far as the log has it.",
     )
     skipped: list[str] = Field(description="What of the log cannot be read.")
-
-    @classmethod
-    def of(cls, page: DeliveryPage) -> Self:
-        """The document of a page."""
-        return cls(
-            items=[DeliveryDocument.of(each) for each in page.items],
-            next_cursor=page.next_cursor,
-            is_partial=page.is_partial,
-            skipped=list(page.skipped),
-            from_=page.from_ms,
-        )
 
 
 class AttemptDocument(Document):
@@ -238,7 +210,7 @@ class DeliveryDetailDocument(DeliveryDocument):
     def of_detail(cls, found: DeliveryDetail, *, is_operator: bool) -> Self:
         """The document of a delivery."""
         return cls(
-            **_members(found.summary),
+            **dict(DeliveryDocument.model_validate(found.summary)),
             **content_members(found.body, found.header_texts(with_internal=is_operator)),
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
             next_attempt_time=found.next_attempt_ms,

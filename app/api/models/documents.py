@@ -27,11 +27,12 @@ Moment = Annotated[
 
 
 class Document(BaseModel):
-    """A response body."""
+    """A response body; `model_validate` fills it from the attributes of an object."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
         populate_by_name=True,
+        from_attributes=True,
         frozen=True,
         json_schema_serialization_defaults_required=True,
     )

@@ -1,13 +1,9 @@
 """The body of a dry run."""
 
-from dataclasses import asdict
-from typing import Self
-
 from pydantic import Field
 
 from app.api.models.documents import Document
 from app.http.request_bodies import example
-from app.services.replays import ReplayEstimate
 
 
 class EstimateDocument(Document):
@@ -50,8 +46,3 @@ class EstimateDocument(Document):
     estimated_seconds: float = Field(
         description="Without retries, and without waiting for a worker."
     )
-
-    @classmethod
-    def of(cls, estimate: ReplayEstimate) -> Self:
-        """The document of an estimate."""
-        return cls(**asdict(estimate))

@@ -67,6 +67,8 @@ class EventDocument(Document):
             time=found.time_ms,
             account_id=found.account_id if is_operator else None,
             **content_members(found.body, found.header_texts(with_internal=is_operator)),
-            deliveries=[DeliveryDocument.of(each.detail.summary) for each in found.deliveries],
+            deliveries=[
+                DeliveryDocument.model_validate(each.detail.summary) for each in found.deliveries
+            ],
             has_more=found.has_more,
         )

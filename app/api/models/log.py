@@ -2,21 +2,15 @@
 
 from typing import Generic, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from app.api.models.documents import Document, Item, Moment
 from app.log.browser import Content, Header, Message, MessagePage
-from app.log.inspection import Cluster, GroupDetail, GroupPage, TopicDetail, TopicPage
+from app.log.inspection import Cluster, GroupDetail, GroupPage, TopicPage
 from app.log.zookeeper_health import ZooKeeperServer
 
 
-class Figures(Document):
-    """A response body with the attributes of a value of the log."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class GapDocument(Figures):
+class GapDocument(Document):
     """Why a figure is null."""
 
     figure: str = Field(examples=["bytes"])
@@ -42,7 +36,7 @@ class LogListing(Document, Generic[Item]):
         )
 
 
-class BrokerDocument(Figures):
+class BrokerDocument(Document):
     """A live broker."""
 
     id: int
@@ -53,7 +47,7 @@ class BrokerDocument(Figures):
     )
 
 
-class ZooKeeperServerDocument(Figures):
+class ZooKeeperServerDocument(Document):
     """A server of `REWIND_ZOOKEEPER`."""
 
     address: str
@@ -78,7 +72,7 @@ class ClusterDocument(Document):
         )
 
 
-class RetentionDocument(Figures):
+class RetentionDocument(Document):
     """The retention of a topic; -1: no limit."""
 
     ms: int
@@ -86,7 +80,7 @@ class RetentionDocument(Figures):
     policy: str = Field(examples=["delete"])
 
 
-class TopicDocument(Figures):
+class TopicDocument(Document):
     """A topic."""
 
     name: str
@@ -100,7 +94,7 @@ class TopicDocument(Figures):
     retention: RetentionDocument | None
 
 
-class PartitionDocument(Figures):
+class PartitionDocument(Document):
     """A partition with the offsets from `startOffset` up to `endOffset`, which is excluded."""
 
     number: int
@@ -123,21 +117,13 @@ class TopicDetailDocument(Document):
 
     topic: TopicDocument
     partitions: list[PartitionDocument]
-    next_start: int | None = Field(description="The `start` of the next page of partitions.")
+    next_start: int | None = Field(
+        validation_alias="next_from", description="The `start` of the next page of partitions."
+    )
     gaps: list[GapDocument]
 
-    @classmethod
-    def of(cls, detail: TopicDetail) -> Self:
-        """The document of a topic."""
-        return cls(
-            topic=TopicDocument.model_validate(detail.topic),
-            partitions=[PartitionDocument.model_validate(each) for each in detail.partitions],
-            next_start=detail.next_from,
-            gaps=[GapDocument.model_validate(each) for each in detail.gaps],
-        )
 
-
-class GroupDocument(Figures):
+class GroupDocument(Document):
     """A consumer group."""
 
     id: str
@@ -175,9 +161,9 @@ class GroupPartitionDocument(Document):
     """The position of a group in a partition."""
 
     topic: str
-    partition: int
+    partition: int = Field(validation_alias="number")
     committed: int | None = Field(description="The committed offset: the next record to read.")
-    end_offset: int | None
+    end_offset: int | None = Field(validation_alias="end")
     lag: int | None
     owner: str | None = Field(description="The member that reads the partition.")
 
@@ -208,17 +194,7 @@ class GroupDetailDocument(Document):
                 )
                 for member in detail.members
             ],
-            partitions=[
-                GroupPartitionDocument(
-                    topic=each.topic,
-                    partition=each.number,
-                    committed=each.committed,
-                    end_offset=each.end,
-                    lag=each.lag,
-                    owner=each.owner,
-                )
-                for each in detail.partitions
-            ],
+            partitions=[GroupPartitionDocument.model_validate(each) for each in detail.partitions],
             gaps=[GapDocument.model_validate(each) for each in detail.gaps],
         )
 
@@ -296,8 +272,8 @@ class SpanDocument(Document):
     """The offsets of a partition from `startOffset` up to `endOffset`, which is excluded."""
 
     partition: int
-    start_offset: int
-    end_offset: int
+    start_offset: int = Field(validation_alias="start")
+    end_offset: int = Field(validation_alias="end")
 
 
 class MessagesDocument(Document):
@@ -314,10 +290,7 @@ class MessagesDocument(Document):
         """The document of a page."""
         return cls(
             items=[MessageDocument.of(message) for message in page.messages],
-            spans=[
-                SpanDocument(partition=each.partition, start_offset=each.start, end_offset=each.end)
-                for each in page.spans
-            ],
+            spans=[SpanDocument.model_validate(each) for each in page.spans],
             next_cursor=page.next_cursor,
             previous_cursor=page.previous_cursor,
             gaps=[GapDocument.model_validate(each) for each in page.gaps],

@@ -1,6 +1,6 @@
 """Bodies of the routes for operators: processes and pipeline runs."""
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 from pydantic import (
     BeforeValidator,
@@ -28,7 +28,7 @@ from app.domain.pipeline import (
     RunOutcome,
     SummaryValue,
 )
-from app.domain.processes import Process, ProcessKind
+from app.domain.processes import ProcessKind
 from app.http.request_bodies import RequestBody, Time, example
 
 JobName = Annotated[str, Field(pattern=JOB)]
@@ -115,21 +115,10 @@ class PipelineRunDocument(Document):
     outcome: RunOutcome
     summary: dict[str, SummaryValue]
     topics: dict[str, dict[str, int]]
-    started_at: Moment = Field(description="By the clock of the job, like `finishedAt`.")
-    finished_at: Moment
-
-    @classmethod
-    def of(cls, run: PipelineRun) -> Self:
-        """The document of a run."""
-        return cls(
-            job=run.job,
-            subject=run.subject,
-            outcome=run.outcome,
-            summary=dict(run.summary),
-            topics={topic: dict(counts) for topic, counts in run.topics.items()},
-            started_at=run.started_ms,
-            finished_at=run.finished_ms,
-        )
+    started_at: Moment = Field(
+        validation_alias="started_ms", description="By the clock of the job, like `finishedAt`."
+    )
+    finished_at: Moment = Field(validation_alias="finished_ms")
 
 
 class ProcessDocument(Document):
@@ -154,26 +143,12 @@ class ProcessDocument(Document):
     )
     origin: str = Field(description="The data centre that it runs in.")
     details: dict[str, int] = Field(description="Figures that depend on the kind.")
-    started_at: Moment
-    heartbeat_at: Moment = Field(description="The last heartbeat.")
-    heartbeat_age_ms: int
+    started_at: Moment = Field(validation_alias="started_ms")
+    heartbeat_at: Moment = Field(validation_alias="heartbeat_ms", description="The last heartbeat.")
+    heartbeat_age_ms: int = Field(validation_alias="silent_ms")
     is_silent: bool = Field(
         description="No recent heartbeat: the process died, hangs, or cannot reach the database."
     )
-
-    @classmethod
-    def of(cls, process: Process) -> Self:
-        """The document of a process."""
-        return cls(
-            kind=process.kind,
-            name=process.name,
-            origin=process.origin,
-            details=dict(process.details),
-            started_at=process.started_ms,
-            heartbeat_at=process.heartbeat_ms,
-            heartbeat_age_ms=process.silent_ms,
-            is_silent=process.is_silent,
-        )
 
 
 class ProcessesDocument(Document):

@@ -5,14 +5,12 @@ from typing import Literal, Self
 from pydantic import Field
 
 from app.api.models.documents import Document, Moment
-from app.domain.model import AwaitedRestore, Counts, Failure, Replay, UnreadableCounts
-from app.domain.moves import Move, MoveEvent
-from app.domain.options import NoticeStyle, Only, ReplayOptions, ReplayReason, Source
+from app.domain.model import Replay
+from app.domain.moves import MoveEvent
+from app.domain.options import NoticeStyle, Only, ReplayReason, Source
 from app.domain.progress import progress
-from app.domain.receiver_failure import ReceiverFailure
 from app.domain.replay_results import ReplayResult, result_of
 from app.domain.restores import describe_awaited
-from app.domain.samples import Sample
 from app.domain.states import ReplayState
 from app.http.request_bodies import example
 
@@ -24,11 +22,6 @@ class CountsDocument(Document):
     duplicates: int
     failed: int
 
-    @classmethod
-    def of(cls, counts: Counts) -> Self:
-        """The document of counts."""
-        return cls(delivered=counts.delivered, duplicates=counts.duplicates, failed=counts.failed)
-
 
 class UnreadableDocument(Document):
     """Batches of the log that a replay skipped because they cannot be read."""
@@ -38,11 +31,6 @@ class UnreadableDocument(Document):
         description="The offsets of the batches in the range. How many events of the webhook they "
         "held is unknown; none of them was sent."
     )
-
-    @classmethod
-    def of(cls, counts: UnreadableCounts) -> Self:
-        """The document of counts."""
-        return cls(batches=counts.batches, offsets=counts.offsets)
 
 
 class OptionsDocument(Document):
@@ -54,18 +42,6 @@ class OptionsDocument(Document):
     max_in_flight: int | None
     batch_size: int
     target_url: str | None
-
-    @classmethod
-    def of(cls, options: ReplayOptions) -> Self:
-        """The document of options."""
-        return cls(
-            event_types=list(options.event_types),
-            only=options.only,
-            max_events_per_second=options.max_events_per_second,
-            max_in_flight=options.max_in_flight,
-            batch_size=options.batch_size,
-            target_url=options.target_url,
-        )
 
 
 class AwaitedRestoreDocument(Document):
@@ -81,39 +57,24 @@ class AwaitedRestoreDocument(Document):
         description="What the last run of the job did not find; null before its first run."
     )
 
-    @classmethod
-    def of(cls, awaits: AwaitedRestore) -> Self:
-        """The document of an awaited restore."""
-        return cls(partition=awaits.partition, below=awaits.below, missing=awaits.missing)
-
 
 class ReceiverFailureDocument(Document):
     """Failed attempts of a replay whose receiver does not accept its events."""
 
     failed_attempts: int = Field(description="Failed attempts since `since`.")
-    since: Moment
-    last_attempt_at: Moment
+    since: Moment = Field(validation_alias="since_ms")
+    last_attempt_at: Moment = Field(validation_alias="last_attempt_ms")
     last_status: int | None = Field(
-        description="The HTTP status of the last attempt; null without a response."
+        validation_alias="status",
+        description="The HTTP status of the last attempt; null without a response.",
     )
-    last_error: str
-    next_attempt_at: Moment = Field(description="When the next attempt is due.")
+    last_error: str = Field(validation_alias="reason")
+    next_attempt_at: Moment = Field(
+        validation_alias="next_attempt_ms", description="When the next attempt is due."
+    )
     waiting_events: int = Field(
         description="Events that are read from the log, and neither delivered nor given up."
     )
-
-    @classmethod
-    def of(cls, failure: ReceiverFailure) -> Self:
-        """The document of a series of failures."""
-        return cls(
-            failed_attempts=failure.failed_attempts,
-            since=failure.since_ms,
-            last_attempt_at=failure.last_attempt_ms,
-            last_status=failure.status,
-            last_error=failure.reason,
-            next_attempt_at=failure.next_attempt_ms,
-            waiting_events=failure.waiting_events,
-        )
 
 
 class ReplayDocument(Document):
@@ -251,7 +212,7 @@ class ReplayDocument(Document):
             webhook_id=replay.webhook_id,
             from_=replay.window.from_ms,
             to=replay.window.to_ms,
-            options=OptionsDocument.of(replay.options),
+            options=OptionsDocument.model_validate(replay.options),
             retry_of=replay.retry_of,
             reason=replay.reason,
             available_from=replay.available_from_ms,
@@ -259,17 +220,19 @@ class ReplayDocument(Document):
             state=replay.state,
             result=result_of(replay),
             waiting_for=_waiting_for(replay),
-            waits_for=None if replay.awaits is None else AwaitedRestoreDocument.of(replay.awaits),
+            waits_for=None
+            if replay.awaits is None
+            else AwaitedRestoreDocument.model_validate(replay.awaits),
             partition=None if offsets is None else offsets.partition,
             start_offset=None if offsets is None else offsets.start,
             end_offset=None if offsets is None else offsets.end,
             checkpoint=replay.checkpoint,
-            counts=CountsDocument.of(replay.counts),
+            counts=CountsDocument.model_validate(replay.counts),
             status_counts=None if replay.status_counts is None else dict(replay.status_counts),
-            unreadable=UnreadableDocument.of(replay.unreadable),
+            unreadable=UnreadableDocument.model_validate(replay.unreadable),
             receiver_failure=None
             if replay.receiver_failure is None
-            else ReceiverFailureDocument.of(replay.receiver_failure),
+            else ReceiverFailureDocument.model_validate(replay.receiver_failure),
             progress=pace.share,
             events_per_second=_to_a_tenth(pace.rate_events_s),
             eta_seconds=_to_a_tenth(pace.eta_s),
@@ -326,22 +289,9 @@ class FailureDocument(Document):
         "response, or if not stored."
     )
     last_attempt_at: Moment | None = Field(
-        description="When the last attempt ended; null without one, or if not stored."
+        validation_alias="last_attempt_ms",
+        description="When the last attempt ended; null without one, or if not stored.",
     )
-
-    @classmethod
-    def of(cls, failure: Failure) -> Self:
-        """The document of a failure."""
-        return cls(
-            offset=failure.offset,
-            event_id=failure.event_id,
-            attempts=failure.attempts,
-            status=failure.status,
-            reason=failure.reason,
-            duration_ms=failure.duration_ms,
-            response=failure.response,
-            last_attempt_at=failure.last_attempt_ms,
-        )
 
 
 class MoveDocument(Document):
@@ -368,19 +318,7 @@ class MoveDocument(Document):
         description="What a released replay waits for, why it failed, or which worker was taken "
         "over; in words."
     )
-    at: Moment
-
-    @classmethod
-    def of(cls, move: Move) -> Self:
-        """The document of a state change."""
-        return cls(
-            event=move.event,
-            state=move.state,
-            lease_epoch=move.lease_epoch,
-            actor=move.actor,
-            reason=move.reason,
-            at=move.at_ms,
-        )
+    at: Moment = Field(validation_alias="at_ms")
 
 
 class MovesDocument(Document):
@@ -402,18 +340,9 @@ class SampleDocument(Document):
         }
     )
 
-    at: Moment
+    at: Moment = Field(validation_alias="at_ms")
     checkpoint: int
     counts: CountsDocument
-
-    @classmethod
-    def of(cls, sample: Sample) -> Self:
-        """The document of a sample."""
-        return cls(
-            at=sample.at_ms,
-            checkpoint=sample.checkpoint,
-            counts=CountsDocument.of(sample.counts),
-        )
 
 
 class SamplesDocument(Document):

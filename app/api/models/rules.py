@@ -9,7 +9,6 @@ from app.domain.rules import Rule, document_of
 from app.http.event_patterns import ConditionDocument
 from app.http.event_selections import SELECTION_EXAMPLE, EventSelection
 from app.http.request_bodies import example
-from app.services.sample_events import SampleMatch
 
 
 class RuleRequest(EventSelection):
@@ -58,20 +57,14 @@ class SampleMatchDocument(Document):
         {"matchingRules": ["default"], "coveredByGrant": True, "isAddressed": True}
     )
 
-    matching_rules: tuple[str, ...] = Field(description="The names of the rules that it matches.")
+    matching_rules: tuple[str, ...] = Field(
+        validation_alias="rules", description="The names of the rules that it matches."
+    )
     covered_by_grant: bool = Field(
+        validation_alias="is_covered",
         description="Whether the webhook's account may receive it: by a grant, or because "
-        "`accountId` is this account."
+        "`accountId` is this account.",
     )
     is_addressed: bool = Field(
         description="Whether it would be addressed to the webhook, that is both."
     )
-
-    @classmethod
-    def of(cls, match: SampleMatch) -> Self:
-        """The document of a comparison."""
-        return cls(
-            matching_rules=match.rules,
-            covered_by_grant=match.is_covered,
-            is_addressed=match.is_addressed,
-        )

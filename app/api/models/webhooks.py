@@ -21,7 +21,6 @@ from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
 from app.http.endpoint_options import ORDERING
 from app.http.request_bodies import AUTO_RECOVERY, SECRET_EXAMPLE, example
-from app.webhooks.endpoint_test import EndpointTest
 
 WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "id": "wh_2yPqkM5dTn4v",
@@ -89,26 +88,21 @@ class AuthenticationDocument(Document):
 class LiveRetriesDocument(Document):
     """Events that live delivery retries."""
 
-    waiting_events: int = Field(description="Events that are neither delivered nor given up.")
-    retrying_events: int = Field(description="Those of them that have failed at least once.")
-    last_status: int | None = Field(
-        description="The HTTP status of the last failed attempt; null without a response."
+    waiting_events: int = Field(
+        validation_alias="waiting", description="Events that are neither delivered nor given up."
     )
-    last_error: str
-    last_failed_at: Moment
-    next_attempt_at: Moment = Field(description="When the next retry is due.")
-
-    @classmethod
-    def of(cls, backlog: LiveBacklog) -> Self:
-        """The document of a backlog."""
-        return cls(
-            waiting_events=backlog.waiting,
-            retrying_events=backlog.retrying,
-            last_status=backlog.status,
-            last_error=backlog.reason,
-            last_failed_at=backlog.failed_ms,
-            next_attempt_at=backlog.next_attempt_ms,
-        )
+    retrying_events: int = Field(
+        validation_alias="retrying", description="Those of them that have failed at least once."
+    )
+    last_status: int | None = Field(
+        validation_alias="status",
+        description="The HTTP status of the last failed attempt; null without a response.",
+    )
+    last_error: str = Field(validation_alias="reason")
+    last_failed_at: Moment = Field(validation_alias="failed_ms")
+    next_attempt_at: Moment = Field(
+        validation_alias="next_attempt_ms", description="When the next retry is due."
+    )
 
 
 class WebhookDocument(Document):
@@ -185,7 +179,7 @@ class WebhookDocument(Document):
             failing_since=webhook.failing_since_ms,
             health=health_of(webhook, backlog, active),
             auto_recovery=webhook.auto_recovery,
-            live_retries=None if backlog is None else LiveRetriesDocument.of(backlog),
+            live_retries=None if backlog is None else LiveRetriesDocument.model_validate(backlog),
             previous_secret_expires_at=webhook.previous_secret_until_ms if signs_twice else None,
             header_names=sorted(options.headers),
             authentication=None
@@ -241,17 +235,6 @@ class TrialDocument(Document):
         description="The first 1,024 bytes of the response body, as text. Null without a "
         "response, and for developers whose receiver is not verified."
     )
-
-    @classmethod
-    def of(cls, trial: EndpointTest) -> Self:
-        """The document of a test's result."""
-        return cls(
-            delivered=trial.delivered,
-            status=trial.status,
-            reason=trial.reason,
-            duration_ms=trial.duration_ms,
-            response=trial.response,
-        )
 
 
 class AnsweredWithin(Document):
