@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka.admin import NewTopic
 
-from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client
+from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, admin_client, client_properties
 from logbroker.cli.formats import format_time
 from logbroker.cli.log_positions import LogPositions
 from logbroker.client.admin import EARLIEST, LATEST, NEWEST, LogPosition, TopicAndPartition, since
 
 if TYPE_CHECKING:
-    from logbroker.cli.topic_facts import TopicFacts, TopicFactsClient
+    from logbroker.cli.topic_facts import TopicFacts
 
 PARTITIONS_MAX: Final = 100_000
 """The maximum that the client accepts."""
+
+SIZES_TIMEOUT_S: Final = 5.0
+"""How long a description waits for brokers that do not report the sizes of their logs."""
 
 BROKER_DEFAULT: Final = -1
 """Leaves the count of partitions or of replicas to the broker (KIP-464)."""
@@ -54,7 +57,7 @@ class TopicState:
 class _Logs:
     """Positions and sizes of logs, as reported by their leaders."""
 
-    sizes: Mapping[TopicAndPartition, int]
+    sizes: Mapping[TopicAndPartition, int | None]
     earliest: Mapping[TopicAndPartition, LogPosition | None]
     latest: Mapping[TopicAndPartition, LogPosition | None]
     first: Mapping[TopicAndPartition, LogPosition | None]
@@ -93,7 +96,7 @@ class TopicAdmin:
         with TopicFactsClient(self._bootstrap_servers) as client:
             topics = client.describe(names or None)
             settings = client.changed_settings([topic.name for topic in topics])
-            logs = self._logs(topics, client)
+        logs = self._logs(topics)
         return [
             TopicState(
                 name=topic.name,
@@ -104,15 +107,20 @@ class TopicAdmin:
             for topic in topics
         ]
 
-    def _logs(self, topics: "Sequence[TopicFacts]", client: "TopicFactsClient") -> _Logs:
-        led_by: dict[int, set[TopicAndPartition]] = {}
-        for topic in topics:
-            for number, leader, _ in topic.partitions:
-                if leader is not None:
-                    led_by.setdefault(leader, set()).add((topic.name, number))
-        led = [tp for topic_partitions in led_by.values() for tp in topic_partitions]
+    def _logs(self, topics: "Sequence[TopicFacts]") -> _Logs:
+        from logbroker.client.raw import RawCluster, TopicPartition, log_sizes
+
+        led = {
+            TopicPartition(topic.name, number)
+            for topic in topics
+            for number, leader, _ in topic.partitions
+            if leader is not None
+        }
         positions = LogPositions(self._client).find(led, (EARLIEST, LATEST, since(0), NEWEST))
-        return _Logs(client.sizes(led_by), *positions)
+        properties = client_properties() | {"bootstrap.servers": self._bootstrap_servers}
+        with RawCluster(properties, timeout_s=SIZES_TIMEOUT_S) as cluster:
+            sizes = log_sizes(cluster, led).of
+        return _Logs({(*tp,): size for tp, size in sizes.items()}, *positions)
 
 
 def _partition_states(topic: "TopicFacts", logs: _Logs) -> list[PartitionState]:

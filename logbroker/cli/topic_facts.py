@@ -1,7 +1,7 @@
-"""Topics as described by any broker, and log sizes as reported by each broker.
+"""Topics as described by any broker.
 
 It uses kafka-python. librdkafka sends topic requests to the controller, which fail while that
-broker is down, and has no request for log sizes.
+broker is down.
 """
 
 import base64
@@ -17,7 +17,6 @@ from kafka.admin import ConfigResource
 from kafka.errors import KafkaError, RetriableError
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, client_properties
-from logbroker.client.admin import TopicAndPartition
 
 T = TypeVar("T")
 
@@ -92,21 +91,6 @@ class TopicFactsClient:
             for topic, settings in answers.get("topic", {}).items()
         }
 
-    def sizes(
-        self, partitions_by_broker: Mapping[int, Iterable[TopicAndPartition]]
-    ) -> dict[TopicAndPartition, int]:
-        """Return the bytes of each log on the disk of the broker.
-
-        Logs are missing if their broker does not answer or does not report them.
-
-        Source: KIP-113, DescribeLogDirs.
-        """
-        return {
-            tp: size
-            for broker, topic_partitions in partitions_by_broker.items()
-            for tp, size in self._sizes_on(broker, topic_partitions).items()
-        }
-
     def _connect(self) -> KafkaAdminClient:
         return KafkaAdminClient(
             **_settings(client_properties()),
@@ -114,18 +98,6 @@ class TopicFactsClient:
             bootstrap_timeout_ms=_TIMEOUT_MS,
             request_timeout_ms=_TIMEOUT_MS,
         )
-
-    def _sizes_on(
-        self, broker: int, topic_partitions: Iterable[TopicAndPartition]
-    ) -> dict[TopicAndPartition, int]:
-        asked: dict[str, list[int]] = {}
-        for topic, partition in topic_partitions:
-            asked.setdefault(topic, []).append(partition)
-        try:
-            (answer,) = self._client.describe_log_dirs(asked, brokers=[broker])
-        except KafkaError:
-            return {}
-        return _sizes(answer["log_dirs"])
 
 
 def _settings(properties: Mapping[str, str]) -> dict[str, str]:
@@ -175,14 +147,3 @@ def _partition(answer: Mapping[str, Any]) -> PartitionFacts:
         leader=None if leader == _NO_LEADER else leader,
         replicas=answer["replica_nodes"],
     )
-
-
-def _sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[TopicAndPartition, int]:
-    return {
-        (topic["name"], partition["partition_index"]): partition["partition_size"]
-        for log_dir in log_dirs
-        for topic in log_dir["topics"]
-        for partition in topic["partitions"]
-        # A log that moves to another disk of its broker is listed twice.
-        if not partition["is_future_key"]
-    }
