@@ -17,18 +17,14 @@ class PartitionMutations:
         self._connection = connection
         self._is_strict = is_strict
 
-    def take(self, partitions: int) -> None:
-        """Count partitions that are about to be created or deleted.
-
-        Raises:
-            ThrottlingQuotaExceeded: the quota is used up.
-        """
+    def count_partitions(self, partitions: int) -> ThrottlingQuotaExceeded | None:
+        """Count partitions to create or delete; returns the error if the quota is used up."""
         connection = self._connection
         if connection.meters is None or connection.meters.take_mutations(
             partitions, connection.now_s, is_strict=self._is_strict
         ):
-            return
-        raise ThrottlingQuotaExceeded(
+            return None
+        return ThrottlingQuotaExceeded(
             f"the quota {QuotaKey.CONTROLLER_MUTATION_RATE} is used up; retry after the throttle "
             "time of this response"
         )

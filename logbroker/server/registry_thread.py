@@ -35,8 +35,8 @@ class RegistryThread:
     ) -> None:
         """Run `call` on the thread, then `done` with its result on the loop's thread.
 
-        Expected errors are results, a `RequestRefused` among them. Any other error is a defect: it
-        closes only the connection of the request.
+        A `RequestRefused` that `call` raises is its result. Any other error is a defect: it closes
+        only the connection of the request.
         """
 
         def finish(result: Any) -> None:

@@ -1,6 +1,6 @@
 """Guards of the requests about the cluster, and the table of all guards."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kafka.protocol.admin.acl import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
@@ -101,90 +101,52 @@ def guard_describe_cluster(access: Access, client: Client, request: Any) -> Verd
     return finish
 
 
-def guard_describe_log_dirs(access: Access, client: Client, _request: Any) -> Verdict:
-    """Require Describe on the cluster."""
-    if access.allows_cluster(client, AclOperation.DESCRIBE):
-        return None
-    return Forbidden(
-        DescribeLogDirsResponse(throttle_time_ms=0, error_code=CLUSTER_CODE, results=[])
+def _require(
+    operation: AclOperation, respond: Callable[[Any, RequestRefused], Any]
+) -> RequestGuard:
+    """Return a guard that requires an operation on the cluster; `respond` makes the refusal."""
+
+    def guard(access: Access, client: Client, request: Any) -> Verdict:
+        if access.allows_cluster(client, operation):
+            return None
+        refusal = refusal_of(client, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+        return Forbidden(respond(request, refusal))
+
+    return guard
+
+
+def _refuse_describe_log_dirs(_request: Any, _refusal: RequestRefused) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(throttle_time_ms=0, error_code=CLUSTER_CODE, results=[])
+
+
+def _refuse_describe_acls(_request: Any, refusal: RequestRefused) -> DescribeAclsResponse:
+    code, reason = code_and_message(refusal)
+    return DescribeAclsResponse(
+        throttle_time_ms=0, error_code=code, error_message=reason, resources=[]
     )
 
 
-def guard_describe_acls(access: Access, client: Client, _request: Any) -> Verdict:
-    """Require Describe on the cluster."""
-    if access.allows_cluster(client, AclOperation.DESCRIBE):
-        return None
-    code, reason = _cluster_refusal(client, AclOperation.DESCRIBE)
-    return Forbidden(
-        DescribeAclsResponse(
-            throttle_time_ms=0, error_code=code, error_message=reason, resources=[]
-        )
-    )
-
-
-def guard_create_acls(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Alter on the cluster."""
-    if access.allows_cluster(client, AclOperation.ALTER):
-        return None
-    code, reason = _cluster_refusal(client, AclOperation.ALTER)
+def _refuse_create_acls(request: Any, refusal: RequestRefused) -> CreateAclsResponse:
+    code, reason = code_and_message(refusal)
     result = CreateAclsResponse.AclCreationResult(error_code=code, error_message=reason)
-    return Forbidden(
-        CreateAclsResponse(throttle_time_ms=0, results=[result for _ in request.creations])
-    )
+    return CreateAclsResponse(throttle_time_ms=0, results=[result for _ in request.creations])
 
 
-def guard_delete_acls(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Alter on the cluster."""
-    if access.allows_cluster(client, AclOperation.ALTER):
-        return None
-    code, reason = _cluster_refusal(client, AclOperation.ALTER)
+def _refuse_delete_acls(request: Any, refusal: RequestRefused) -> DeleteAclsResponse:
+    code, reason = code_and_message(refusal)
     result = DeleteAclsResponse.DeleteAclsFilterResult(
         error_code=code, error_message=reason, matching_acls=[]
     )
-    return Forbidden(
-        DeleteAclsResponse(throttle_time_ms=0, filter_results=[result for _ in request.filters])
+    return DeleteAclsResponse(throttle_time_ms=0, filter_results=[result for _ in request.filters])
+
+
+def _refuse_describe_users(
+    _request: Any, refusal: RequestRefused
+) -> DescribeUserScramCredentialsResponse:
+    code, reason = code_and_message(refusal)
+    return DescribeUserScramCredentialsResponse(
+        throttle_time_ms=0, error_code=code, error_message=reason, results=[]
     )
-
-
-def guard_describe_users(access: Access, client: Client, _request: Any) -> Verdict:
-    """Require Describe on the cluster."""
-    if access.allows_cluster(client, AclOperation.DESCRIBE):
-        return None
-    code, reason = _cluster_refusal(client, AclOperation.DESCRIBE)
-    return Forbidden(
-        DescribeUserScramCredentialsResponse(
-            throttle_time_ms=0, error_code=code, error_message=reason, results=[]
-        )
-    )
-
-
-def guard_alter_users(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Alter on the cluster."""
-    if access.allows_cluster(client, AclOperation.ALTER):
-        return None
-    return Forbidden(refuse_alter(request, _refusal(client, AclOperation.ALTER)))
-
-
-def guard_describe_quotas(access: Access, client: Client, _request: Any) -> Verdict:
-    """Require DescribeConfigs on the cluster."""
-    if access.allows_cluster(client, AclOperation.DESCRIBE_CONFIGS):
-        return None
-    return Forbidden(quotas.refuse_describe(_refusal(client, AclOperation.DESCRIBE_CONFIGS)))
-
-
-def guard_alter_quotas(access: Access, client: Client, request: Any) -> Verdict:
-    """Require AlterConfigs on the cluster."""
-    if access.allows_cluster(client, AclOperation.ALTER_CONFIGS):
-        return None
-    return Forbidden(quotas.refuse_alter(request, _refusal(client, AclOperation.ALTER_CONFIGS)))
-
-
-def _refusal(client: Client, operation: AclOperation) -> RequestRefused:
-    return refusal_of(client, operation, AclResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def _cluster_refusal(client: Client, operation: AclOperation) -> tuple[int, str | None]:
-    return code_and_message(_refusal(client, operation))
 
 
 _GUARDS: Final[Mapping[ApiKey, RequestGuard]] = {
@@ -202,19 +164,19 @@ _GUARDS: Final[Mapping[ApiKey, RequestGuard]] = {
     ApiKey.DELETE_RECORDS: guard_delete_records,
     ApiKey.INIT_PRODUCER_ID: guard_init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: guard_offset_for_leader_epoch,
-    ApiKey.DESCRIBE_ACLS: guard_describe_acls,
-    ApiKey.CREATE_ACLS: guard_create_acls,
-    ApiKey.DELETE_ACLS: guard_delete_acls,
+    ApiKey.DESCRIBE_ACLS: _require(AclOperation.DESCRIBE, _refuse_describe_acls),
+    ApiKey.CREATE_ACLS: _require(AclOperation.ALTER, _refuse_create_acls),
+    ApiKey.DELETE_ACLS: _require(AclOperation.ALTER, _refuse_delete_acls),
     ApiKey.DESCRIBE_CONFIGS: guard_describe_configs,
     ApiKey.ALTER_CONFIGS: guard_alter_configs,
-    ApiKey.DESCRIBE_LOG_DIRS: guard_describe_log_dirs,
+    ApiKey.DESCRIBE_LOG_DIRS: _require(AclOperation.DESCRIBE, _refuse_describe_log_dirs),
     ApiKey.CREATE_PARTITIONS: guard_create_partitions,
     ApiKey.DELETE_GROUPS: guard_delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: guard_incremental_alter_configs,
     ApiKey.OFFSET_DELETE: guard_offset_delete,
     ApiKey.DESCRIBE_CLUSTER: guard_describe_cluster,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: guard_describe_quotas,
-    ApiKey.ALTER_CLIENT_QUOTAS: guard_alter_quotas,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: guard_describe_users,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: guard_alter_users,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _require(AclOperation.DESCRIBE_CONFIGS, quotas.refuse_describe),
+    ApiKey.ALTER_CLIENT_QUOTAS: _require(AclOperation.ALTER_CONFIGS, quotas.refuse_alter),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _require(AclOperation.DESCRIBE, _refuse_describe_users),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _require(AclOperation.ALTER, refuse_alter),
 }

@@ -1,20 +1,21 @@
 """Guards of the requests about consumer groups, their offsets and producer ids."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from kafka.protocol.admin.groups import DeleteGroupsResponse, DescribeGroupsResponse
+from kafka.protocol.admin.groups import DeleteGroupsResponse
 from kafka.protocol.consumer.group import (
     HeartbeatResponse,
-    JoinGroupResponse,
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
-    SyncGroupResponse,
 )
 from kafka.protocol.metadata import FindCoordinatorResponse
 from kafka.protocol.producer.transaction import InitProducerIdResponse
 
+from logbroker.errors import RequestRefused
+from logbroker.groups.messages import ErrorResponse
 from logbroker.security.acl import AclOperation, AclResourceType
 from logbroker.server.authorization.access import Access, Client, refusal_of
 from logbroker.server.authorization.guards import (
@@ -23,98 +24,70 @@ from logbroker.server.authorization.guards import (
     TOPIC_CODE,
     TRANSACTIONAL_ID_CODE,
     Forbidden,
+    RequestGuard,
     Verdict,
     add_results,
     split,
 )
+from logbroker.server.handlers.committed_offsets import (
+    FIRST_FETCH_OF_MANY_GROUPS,
+    FIRST_FETCH_WITH_GROUP_ERROR,
+    commit_results,
+    deletion_results,
+    refused_fetch_results,
+)
+from logbroker.server.handlers.group_admin import describe_group
+from logbroker.server.handlers.groups import join_response, sync_response
 from logbroker.wire.error_codes import code_and_message
 
-FIRST_FETCH_WITH_GROUP_ERROR: Final = 2
-FIRST_FETCH_OF_MANY_GROUPS: Final = 8
-FIRST_JOIN_WITHOUT_PROTOCOL: Final = 7
 FIRST_WITH_MANY_KEYS: Final = 4
 TRANSACTION: Final = 1
 
-_CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-_FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 _FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
-_FetchedGroupTopic = _FetchedGroup.OffsetFetchResponseTopics
-_DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
-def guard_join_group(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Read on the group."""
-    if access.allows_group(client, AclOperation.READ, request.group_id):
-        return None
-    has_null = (request.version or 0) >= FIRST_JOIN_WITHOUT_PROTOCOL
-    return Forbidden(
-        JoinGroupResponse(
-            throttle_time_ms=0,
-            error_code=GROUP_CODE,
-            generation_id=-1,
-            protocol_type=None,
-            protocol_name=None if has_null else "",
-            leader="",
-            skip_assignment=False,
-            member_id=request.member_id,
-            members=[],
-        )
+def _require_read(respond: Callable[[Any, RequestRefused], Any]) -> RequestGuard:
+    """Return a guard that requires Read on the group; `respond` makes the refusal."""
+
+    def guard(access: Access, client: Client, request: Any) -> Verdict:
+        if access.allows_group(client, AclOperation.READ, request.group_id):
+            return None
+        group = AclResourceType.GROUP, request.group_id
+        return Forbidden(respond(request, refusal_of(client, AclOperation.READ, *group)))
+
+    return guard
+
+
+guard_join_group: Final = _require_read(
+    lambda request, refusal: join_response(
+        request.version or 0, ErrorResponse(refusal, request.member_id)
     )
+)
 
+guard_sync_group: Final = _require_read(
+    lambda _request, refusal: sync_response(ErrorResponse(refusal))
+)
 
-def guard_sync_group(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Read on the group."""
-    if access.allows_group(client, AclOperation.READ, request.group_id):
-        return None
-    return Forbidden(
-        SyncGroupResponse(
-            throttle_time_ms=0,
-            error_code=GROUP_CODE,
-            protocol_type=None,
-            protocol_name=None,
-            assignment=b"",
-        )
+guard_heartbeat: Final = _require_read(
+    lambda _request, _refusal: HeartbeatResponse(throttle_time_ms=0, error_code=GROUP_CODE)
+)
+
+guard_leave_group: Final = _require_read(
+    lambda _request, _refusal: LeaveGroupResponse(
+        throttle_time_ms=0, error_code=GROUP_CODE, members=[]
     )
-
-
-def guard_heartbeat(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Read on the group."""
-    if access.allows_group(client, AclOperation.READ, request.group_id):
-        return None
-    return Forbidden(HeartbeatResponse(throttle_time_ms=0, error_code=GROUP_CODE))
-
-
-def guard_leave_group(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Read on the group."""
-    if access.allows_group(client, AclOperation.READ, request.group_id):
-        return None
-    return Forbidden(LeaveGroupResponse(throttle_time_ms=0, error_code=GROUP_CODE, members=[]))
+)
 
 
 def guard_offset_commit(access: Access, client: Client, request: Any) -> Verdict:
     """Require Read on the group and on each topic."""
-
-    def not_committed(topics: list[Any], code: int) -> list[Any]:
-        return [
-            _CommittedTopic(
-                name=topic.name,
-                partitions=[
-                    _CommittedTopic.OffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=code
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-
     if not access.allows_group(client, AclOperation.READ, request.group_id):
-        refused = not_committed(request.topics, GROUP_CODE)
+        refused = commit_results(request.topics, {}, GROUP_CODE)
         return Forbidden(OffsetCommitResponse(throttle_time_ms=0, topics=refused))
     request.topics, forbidden = split(
         request.topics, lambda each: access.allows_topic(client, AclOperation.READ, each.name)
     )
-    return add_results("topics", not_committed(forbidden, TOPIC_CODE))
+    return add_results("topics", commit_results(forbidden, {}, TOPIC_CODE))
 
 
 def guard_offset_fetch(access: Access, client: Client, request: Any) -> Verdict:
@@ -123,7 +96,11 @@ def guard_offset_fetch(access: Access, client: Client, request: Any) -> Verdict:
         return _guard_offset_fetch_of_many(access, client, request)
     if not access.allows_group(client, AclOperation.DESCRIBE, request.group_id):
         each_code = GROUP_CODE if request.version < FIRST_FETCH_WITH_GROUP_ERROR else 0
-        topics = _not_fetched(_FetchedTopic, request.topics or (), each_code) if each_code else []
+        topics = (
+            refused_fetch_results(request.topics or [], each_code, of_many=False)
+            if each_code
+            else []
+        )
         return Forbidden(
             OffsetFetchResponse(throttle_time_ms=0, error_code=GROUP_CODE, topics=topics, groups=[])
         )
@@ -132,7 +109,7 @@ def guard_offset_fetch(access: Access, client: Client, request: Any) -> Verdict:
     request.topics, forbidden = split(
         request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name)
     )
-    return add_results("topics", _not_fetched(_FetchedTopic, forbidden, TOPIC_CODE))
+    return add_results("topics", refused_fetch_results(forbidden, TOPIC_CODE, of_many=False))
 
 
 def _guard_offset_fetch_of_many(access: Access, client: Client, request: Any) -> Verdict:
@@ -153,7 +130,7 @@ def _guard_offset_fetch_of_many(access: Access, client: Client, request: Any) ->
             if group.group_id in forbidden:
                 topics = forbidden[group.group_id]
                 if not group.error_code:
-                    group.topics += _not_fetched(_FetchedGroupTopic, topics, TOPIC_CODE)
+                    group.topics += refused_fetch_results(topics, TOPIC_CODE, of_many=True)
             else:
                 _hide_topics(access, client, group, message)
         message.groups += [
@@ -175,26 +152,6 @@ def _hide_topics(access: Access, client: Client, holder: Any, message: Any) -> A
     return message
 
 
-def _not_fetched(kind: Any, topics: Any, code: int) -> list[Any]:
-    part = getattr(kind, "OffsetFetchResponsePartition", None) or kind.OffsetFetchResponsePartitions
-    return [
-        kind(
-            name=topic.name,
-            partitions=[
-                part(
-                    partition_index=number,
-                    committed_offset=-1,
-                    committed_leader_epoch=-1,
-                    metadata="",
-                    error_code=code,
-                )
-                for number in topic.partition_indexes
-            ],
-        )
-        for topic in topics
-    ]
-
-
 def guard_offset_delete(access: Access, client: Client, request: Any) -> Verdict:
     """Require Delete on the group and Read on each topic."""
     if not access.allows_group(client, AclOperation.DELETE, request.group_id):
@@ -205,18 +162,7 @@ def guard_offset_delete(access: Access, client: Client, request: Any) -> Verdict
 
     def finish(message: Any) -> Any:
         if not message.error_code:
-            message.topics += [
-                _DeletedTopic(
-                    name=topic.name,
-                    partitions=[
-                        _DeletedTopic.OffsetDeleteResponsePartition(
-                            partition_index=each.partition_index, error_code=TOPIC_CODE
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in forbidden
-            ]
+            message.topics += deletion_results(forbidden, {}, TOPIC_CODE)
         return message
 
     return finish if forbidden else None
@@ -260,7 +206,6 @@ def guard_find_coordinator(access: Access, client: Client, request: Any) -> Verd
 
 def guard_describe_groups(access: Access, client: Client, request: Any) -> Verdict:
     """Require Describe on each group."""
-    described = DescribeGroupsResponse.DescribedGroup
     request.groups, forbidden = split(
         request.groups, lambda each: access.allows_group(client, AclOperation.DESCRIBE, each)
     )
@@ -272,17 +217,10 @@ def guard_describe_groups(access: Access, client: Client, request: Any) -> Verdi
                     group.authorized_operations = access.operations(
                         client, AclResourceType.GROUP, group.group_id
                     )
-        message.groups += [
-            described(
-                error_code=GROUP_CODE,
-                group_id=group_id,
-                group_state="",
-                protocol_type="",
-                protocol_data="",
-                members=[],
-            )
-            for group_id in dict.fromkeys(forbidden)
-        ]
+        for group_id in dict.fromkeys(forbidden):
+            group = AclResourceType.GROUP, group_id
+            refusal = refusal_of(client, AclOperation.DESCRIBE, *group)
+            message.groups.append(describe_group(group_id, refusal))
         return message
 
     return finish if forbidden or request.include_authorized_operations else None

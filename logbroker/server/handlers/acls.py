@@ -57,8 +57,7 @@ class AclHandlers:
         found: list[Acl] = []
         refusal: RequestRefused | None = None
         try:
-            if not self._is_enabled:
-                raise SecurityDisabled(NO_AUTHORIZER)
+            self._check_enabled()
             wanted = _filter(request.resource_type_filter, request.resource_name_filter, request)
             found = sort_acls(filter(wanted.matches, self._partitions.view.acls.acls))
         except RequestRefused as error:
@@ -97,8 +96,9 @@ class AclHandlers:
         parsed = [self._parse(creation) for creation in request.creations]
         wanted = frozenset(acl for acl in parsed if isinstance(acl, Acl))
 
-        def store() -> RequestRefused | None:
-            return self._change(lambda acls: acls | wanted) if wanted else None
+        def store() -> None:
+            if wanted:
+                self._change(lambda acls: acls | wanted)
 
         def stored(refusal: RequestRefused | None) -> None:
             outcomes = [each if isinstance(each, RequestRefused) else refusal for each in parsed]
@@ -131,19 +131,17 @@ class AclHandlers:
 
         self._registry_thread.submit(connection, lambda: self._change(remove_matching), removed)
 
-    def _change(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> RequestRefused | None:
+    def _change(self, change: Callable[[frozenset[Acl]], frozenset[Acl]]) -> None:
+        self._check_enabled()
+        self._registry.change_acls(change)
+
+    def _check_enabled(self) -> None:
         if not self._is_enabled:
-            return SecurityDisabled(NO_AUTHORIZER)
-        try:
-            self._registry.change_acls(change)
-        except RequestRefused as refusal:
-            return refusal
-        return None
+            raise SecurityDisabled(NO_AUTHORIZER)
 
     def _parse(self, creation: Any) -> Acl | RequestRefused:
         try:
-            if not self._is_enabled:
-                raise SecurityDisabled(NO_AUTHORIZER)
+            self._check_enabled()
             acl = Acl(
                 _member(AclResourceType, creation.resource_type),
                 creation.resource_name,

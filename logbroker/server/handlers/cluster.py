@@ -142,13 +142,9 @@ class ClusterHandlers:
             respond(self._metadata(request, connection, {}))
             return
         mutations = PartitionMutations(connection, is_strict=True)
-        refused: Outcomes = {}
-        for name in missing:
-            try:
-                # Large requests come on another thread; a count that is lost there does no harm.
-                mutations.take(self._num_partitions)
-            except ThrottlingQuotaExceeded as refusal:
-                refused[name] = refusal
+        # Large requests come on another thread; a count that is lost there does no harm.
+        counted = {name: mutations.count_partitions(self._num_partitions) for name in missing}
+        refused: Outcomes = {name: error for name, error in counted.items() if error is not None}
         wanted = [
             NewTopic(each, self._num_partitions, {}) for each in missing if each not in refused
         ]

@@ -40,6 +40,7 @@ _FetchedPartition = _FetchedTopic.OffsetFetchResponsePartition
 _FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 _FetchedGroupTopic = _FetchedGroup.OffsetFetchResponseTopics
 _FetchedGroupPartition = _FetchedGroupTopic.OffsetFetchResponsePartitions
+_CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 _DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 PartitionsByTopic = Mapping[str, Collection[int]]
@@ -282,44 +283,61 @@ def _fetch_response(version: int, groups: Mapping[str, _GroupOffsets]) -> Offset
 def _commit_response(
     request: OffsetCommitRequest, refused: Mapping[TopicPartition, int], code: int
 ) -> OffsetCommitResponse:
-    topic_response = OffsetCommitResponse.OffsetCommitResponseTopic
-    return OffsetCommitResponse(
-        throttle_time_ms=0,
-        topics=[
-            topic_response(
-                name=topic.name,
-                partitions=[
-                    topic_response.OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=refused.get((topic.name, each.partition_index), code),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    topics = commit_results(request.topics, refused, code)
+    return OffsetCommitResponse(throttle_time_ms=0, topics=topics)
+
+
+def commit_results(
+    topics: list[Any], refused: Mapping[TopicPartition, int], code: int
+) -> list[_CommittedTopic]:
+    """Return the results of OffsetCommit: `code` for each partition that is not in `refused`."""
+    return [
+        _CommittedTopic(
+            name=topic.name,
+            partitions=[
+                _CommittedTopic.OffsetCommitResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=refused.get((topic.name, each.partition_index), code),
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 def _delete_response(
     request: OffsetDeleteRequest, codes: Mapping[TopicPartition, int], code: int
 ) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(
-        error_code=code,
-        throttle_time_ms=0,
-        topics=[]
-        if code
-        else [
-            _DeletedTopic(
-                name=topic.name,
-                partitions=[
-                    _DeletedTopic.OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=codes[topic.name, each.partition_index],
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    topics = [] if code else deletion_results(request.topics, codes, 0)
+    return OffsetDeleteResponse(error_code=code, throttle_time_ms=0, topics=topics)
+
+
+def deletion_results(
+    topics: list[Any], refused: Mapping[TopicPartition, int], code: int
+) -> list[_DeletedTopic]:
+    """Return the results of OffsetDelete: `code` for each partition that is not in `refused`."""
+    return [
+        _DeletedTopic(
+            name=topic.name,
+            partitions=[
+                _DeletedTopic.OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=refused.get((topic.name, each.partition_index), code),
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def refused_fetch_results(topics: list[Any], code: int, *, of_many: bool) -> list[Any]:
+    """Return the results of OffsetFetch with `code` for each partition.
+
+    `of_many` is whether the request is of a version that has many groups.
+    """
+    offsets = _GroupOffsets(code, {}, _without_duplicates(topics))
+    if of_many:
+        return offsets.describe(_FetchedGroupTopic, _FetchedGroupPartition, code)
+    return offsets.describe(_FetchedTopic, _FetchedPartition, code)

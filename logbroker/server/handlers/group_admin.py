@@ -66,7 +66,7 @@ class GroupAdminHandlers:
         found = {group_id: self._find(group_id) for group_id in request.groups}
         return LazyResponse(
             lambda: DescribeGroupsResponse(
-                throttle_time_ms=0, groups=[_describe(*each) for each in found.items()]
+                throttle_time_ms=0, groups=[describe_group(*each) for each in found.items()]
             )
         )
 
@@ -100,7 +100,8 @@ class GroupAdminHandlers:
             return refusal
 
 
-def _describe(group_id: str, found: DescribedGroup | RequestRefused) -> _Described:
+def describe_group(group_id: str, found: DescribedGroup | RequestRefused) -> _Described:
+    """Return the result for a group."""
     group, code = (_DEAD_GROUP, code_of(found)) if isinstance(found, RequestRefused) else (found, 0)
     return _Described(
         error_code=code,

@@ -62,7 +62,7 @@ class GroupHandlers:
         """Add a member to the next generation; the response waits for the rebalance."""
         version = request.version or 0
         delayed = DelayedGroupRequest(
-            connection, lambda result: respond(_join_response(version, result))
+            connection, lambda result: respond(join_response(version, result))
         )
         instance_id = request.group_instance_id
         refusal = _check_instance_id(instance_id)
@@ -95,7 +95,7 @@ class GroupHandlers:
         respond: Callable[[SyncGroupResponse], None],
     ) -> None:
         """Return a member's assignment; the response waits until the leader's is stored."""
-        delayed = DelayedGroupRequest(connection, lambda result: respond(_sync_response(result)))
+        delayed = DelayedGroupRequest(connection, lambda result: respond(sync_response(result)))
         sync = Sync(
             token=delayed,
             identity=MemberIdentity(request.member_id, request.group_instance_id),
@@ -155,7 +155,8 @@ def _check_instance_id(instance_id: str | None) -> RequestRefused | None:
     )
 
 
-def _join_response(version: int, result: Answer) -> JoinGroupResponse:
+def join_response(version: int, result: Answer) -> JoinGroupResponse:
+    """Return the response of a version."""
     if isinstance(result, Joined):
         return JoinGroupResponse(
             throttle_time_ms=0,
@@ -189,7 +190,8 @@ def _join_response(version: int, result: Answer) -> JoinGroupResponse:
     )
 
 
-def _sync_response(result: Answer) -> SyncGroupResponse:
+def sync_response(result: Answer) -> SyncGroupResponse:
+    """Return the response."""
     if isinstance(result, Synced):
         return SyncGroupResponse(
             throttle_time_ms=0,

@@ -67,7 +67,7 @@ class QuotaHandlers:
         try:
             matches = _filter(request)
         except RequestRefused as refusal:
-            return refuse_describe(refusal)
+            return refuse_describe(request, refusal)
         return DescribeClientQuotasResponse(
             throttle_time_ms=0,
             error_code=0,
@@ -91,15 +91,11 @@ class QuotaHandlers:
                 quotas = quotas.with_values(entity, _changed(quotas.values(entity), change))
             return quotas
 
-        def store() -> RequestRefused | None:
-            try:
-                if request.validate_only:
-                    apply(self._registry.view.quotas)
-                elif changes:
-                    self._registry.change_quotas(apply)
-            except RequestRefused as refusal:
-                return refusal
-            return None
+        def store() -> None:
+            if request.validate_only:
+                apply(self._registry.view.quotas)
+            elif changes:
+                self._registry.change_quotas(apply)
 
         def stored(refusal: RequestRefused | None) -> None:
             outcomes = [each if isinstance(each, RequestRefused) else refusal for each in parsed]
@@ -108,7 +104,9 @@ class QuotaHandlers:
         self._registry_thread.submit(connection, store, stored)
 
 
-def refuse_describe(refusal: RequestRefused) -> DescribeClientQuotasResponse:
+def refuse_describe(
+    _request: DescribeClientQuotasRequest, refusal: RequestRefused
+) -> DescribeClientQuotasResponse:
     """Return the response that refuses a whole DescribeClientQuotas request."""
     code, reason = code_and_message(refusal)
     return DescribeClientQuotasResponse(

@@ -21,7 +21,6 @@ from logbroker.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     RequestRefused,
-    ThrottlingQuotaExceeded,
 )
 from logbroker.registry.registry import PlacedTopic, Replicas
 from logbroker.registry.topic import Topic
@@ -174,10 +173,7 @@ class TopicHandlers:
     ) -> NewTopic | RequestRefused:
         """Return a new topic, or the error if the quota of the client is used up."""
         if isinstance(parsed, NewTopic) and parsed.name not in self._partitions.view.topics:
-            try:
-                mutations.take(parsed.partitions)
-            except ThrottlingQuotaExceeded as refusal:
-                return refusal
+            return mutations.count_partitions(parsed.partitions) or parsed
         return parsed
 
     def _refuse_deletion(
@@ -186,24 +182,16 @@ class TopicHandlers:
         """Return the error if the quota of the client is used up."""
         view = self._partitions.view
         topic = view.topics.get(name or view.name_of(topic_id) or "")
-        try:
-            if topic is not None:
-                mutations.take(topic.partitions)
-        except ThrottlingQuotaExceeded as refusal:
-            return refusal
-        return None
+        return None if topic is None else mutations.count_partitions(topic.partitions)
 
     def _refuse_growth(
         self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, mutations: PartitionMutations
     ) -> RequestRefused | None:
         """Return the error if the quota of the client is used up."""
         topic = self._partitions.view.topics.get(wanted.name)
-        try:
-            if topic is not None and wanted.count > topic.partitions:
-                mutations.take(wanted.count - topic.partitions)
-        except ThrottlingQuotaExceeded as refusal:
-            return refusal
-        return None
+        if topic is None or wanted.count <= topic.partitions:
+            return None
+        return mutations.count_partitions(wanted.count - topic.partitions)
 
     def _partition_count(self, topic: CreateTopicsRequest.CreatableTopic) -> int:
         if topic.replication_factor not in (BROKER_DEFAULT, 1):

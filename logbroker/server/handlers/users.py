@@ -81,14 +81,9 @@ class UserHandlers:
                 users = change(users)
             return users
 
-        def store() -> RequestRefused | None:
-            if not changes:
-                return None
-            try:
+        def store() -> None:
+            if changes:
                 self._registry.change_users(apply)
-            except RequestRefused as refusal:
-                return refusal
-            return None
 
         def stored(refusal: RequestRefused | None) -> None:
             respond(_altered({name: each or refusal for name, each in outcomes.items()}))
