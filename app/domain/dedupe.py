@@ -1,7 +1,6 @@
 """Digests of events, and bounded sets of digests that detect duplicates."""
 
 from array import array
-from collections import deque
 from hashlib import blake2b
 from typing import Final
 
@@ -33,40 +32,24 @@ def lasting_digest(event_id: str, value: bytes) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
-class RecentDigests:
-    """The last `entries_max` different digests, in exact order of insertion."""
-
-    def __init__(self, entries_max: int) -> None:
-        self._entries_max = entries_max
-        self._known: set[int] = set()
-        self._by_age: deque[int] = deque()
-
-    def __contains__(self, digest: int) -> bool:
-        return digest in self._known
-
-    def add(self, digest: int) -> None:
-        """Insert a digest and evict the oldest one if the set is full."""
-        if digest in self._known:
-            return
-        if len(self._by_age) == self._entries_max:
-            self._known.remove(self._by_age.popleft())
-        self._known.add(digest)
-        self._by_age.append(digest)
-
-
 class SeenHashes:
     """The last different digests, between `entries_max / 2` and `entries_max` of them.
 
     Two hash tables of half the size hold them. When the younger table is full, the older one is
-    cleared and takes its place. An entry takes 12 to 24 bytes; in a `set` it takes over 100.
+    cleared and takes its place. An entry takes 12 to 24 bytes; in a `set` it takes over 100. All
+    memory is allocated at the start, so that a process that runs for long does not grow.
     """
 
     def __init__(self, entries_max: int) -> None:
         self._generation_max = max(1, (entries_max + 1) // 2)
-        self._mask = _slots(self._generation_max) - 1
-        self._young = self._empty()
-        self._old: array[int] = array("q")
+        slots = _slots(self._generation_max)
+        self._mask = slots - 1
+        self._young, self._old = (array("q", [_FREE]) * slots for _ in range(2))
         self._count = 0
+
+    def __contains__(self, digest: int) -> bool:
+        digest = digest or 1
+        return self._has(self._young, digest) or self._has(self._old, digest)
 
     def add(self, digest: int) -> bool:
         """Insert a digest; True if it is new."""
@@ -77,31 +60,23 @@ class SeenHashes:
             if found == digest:
                 return False
             slot = (slot + 1) & mask
-        if self._old and self._is_old(digest):
+        if self._has(self._old, digest):
             return False
         young[slot] = digest
         self._count += 1
         if self._count >= self._generation_max:
-            self._swap_tables()
+            # Reused, not reallocated: memory freed in pieces this large is not always reusable.
+            self._old, self._young, self._count = young, _cleared(self._old), 0
         return True
 
-    def _swap_tables(self) -> None:
-        """Clear the older table and make it the younger one."""
-        # Reused, not reallocated: memory freed in pieces this large is not always reusable.
-        cleared = _cleared(self._old) if self._old else self._empty()
-        self._old, self._young, self._count = self._young, cleared, 0
-
-    def _is_old(self, digest: int) -> bool:
-        old, mask = self._old, self._mask
+    def _has(self, table: "array[int]", digest: int) -> bool:
+        mask = self._mask
         slot = digest & mask
-        while (found := old[slot]) != _FREE:
+        while (found := table[slot]) != _FREE:
             if found == digest:
                 return True
             slot = (slot + 1) & mask
         return False
-
-    def _empty(self) -> "array[int]":
-        return array("q", [_FREE]) * (self._mask + 1)
 
 
 def _cleared(table: "array[int]") -> "array[int]":

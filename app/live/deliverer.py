@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from app.domain.dedupe import RecentDigests, event_digest, lasting_digest
+from app.domain.dedupe import SeenHashes, event_digest, lasting_digest
 from app.domain.delivery import LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LIVE_AGE_MS_MAX, LiveHandover
 from app.domain.partition_progress import (
@@ -42,8 +42,8 @@ from app.log.topics import DELIVERERS, DELIVERY_LOG
 
 GROUP: Final = DELIVERERS
 
-RECENT_MAX: Final = 100_000
-"""Delivered events remembered to detect copies; each costs about 100 bytes."""
+RECENT_MAX: Final = 200_000
+"""Delivered events remembered to detect copies, in 4 MB: at least the last half of them."""
 
 COMMIT_S: Final = 0.25
 LAST_REQUESTS_S: Final = 8.0
@@ -83,7 +83,7 @@ class Deliverer:
         self._partitions: dict[int, DeliveryPartition] = {}
         self._queues: dict[str, WebhookQueue] = {}
         self._waiting: dict[int, LiveDelivery] = {}
-        self._recent = RecentDigests(RECENT_MAX)
+        self._recent = SeenHashes(RECENT_MAX)
         self._last_outcomes: dict[str, int] = {}
         """By handover, how many outcomes must be written before it is acknowledged."""
         self._changed = asyncio.Event()

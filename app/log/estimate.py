@@ -171,8 +171,7 @@ class _EventCount:
         self._is_wanted = query.is_wanted
         self._is_replayed = query.is_replayed
         self._delivered = delivered
-        # It may drop half of its entries.
-        self._seen = SeenHashes(2 * records_max)
+        self._seen = SeenHashes(min(records_max, query.offsets.end - query.offsets.start))
         self._events = 0
         self._bytes = 0
         self._records = 0

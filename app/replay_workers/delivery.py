@@ -283,7 +283,7 @@ class ReplayDelivery:
         return ReplaySource(
             reader,
             self._selection,
-            SeenHashes(settings.dedupe_entries),
+            SeenHashes(min(settings.dedupe_entries, offsets.end - start)),
             BatchBuilder(self._batch_events_max),
             resume_at=self.resume_at,
             activity=self._activity,

@@ -1,6 +1,7 @@
 """A worker delivers the events of a window once, however the receiver responds."""
 
 import asyncio
+import tracemalloc
 from itertools import pairwise
 
 from app.domain.concurrency import START
@@ -261,5 +262,26 @@ def test_an_empty_window_completes_at_once(bench: Bench) -> None:
         assert (replay.state, replay.counts) == (ReplayState.COMPLETED, Counts())
         assert replay.offsets is not None
         assert replay.checkpoint == replay.offsets.end
+
+    asyncio.run(scenario())
+
+
+def test_a_short_replay_needs_little_memory(bench: Bench) -> None:
+    bench.change(dedupe_entries=10_000_000)
+
+    async def scenario() -> None:
+        webhook = await bench.webhook()
+        await bench.publish(bench.events(webhook.id, 0, 100))
+        async with bench.worker():
+            await bench.finished(bench.replay(webhook))
+            tracemalloc.start()
+            try:
+                replay = await bench.finished(bench.replay(webhook))
+                _, highest_bytes = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+        assert replay.counts == Counts(delivered=100)
+        # The digests of ten million events take 130 MB.
+        assert highest_bytes < 20_000_000
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.dedupe import RecentDigests, SeenHashes, event_digest
+from app.domain.dedupe import SeenHashes, event_digest
 
 
 def test_the_same_event_has_the_same_digest() -> None:
@@ -82,8 +82,25 @@ def test_half_a_million_digests_take_nine_megabytes() -> None:
     assert highest_bytes < 9_000_000
 
 
-def test_the_oldest_digest_is_evicted_and_a_repeated_one_keeps_its_age() -> None:
-    recent = RecentDigests(3)
+def test_it_contains_at_least_the_latest_half_of_the_limit() -> None:
+    seen = SeenHashes(6)
     for digest in (1, 2, 3, 1, 4):
-        recent.add(digest)
-    assert [digest in recent for digest in (1, 2, 3, 4)] == [False, True, True, True]
+        seen.add(digest)
+    assert [digest in seen for digest in (1, 2, 3, 4, 5)] == [True] * 4 + [False]
+    for digest in (5, 6):
+        seen.add(digest)
+    assert [digest in seen for digest in (1, 2, 3, 4, 5, 6)] == [False] * 3 + [True] * 3
+
+
+def test_its_memory_does_not_grow() -> None:
+    tracemalloc.start()
+    try:
+        seen = SeenHashes(20_000)
+        at_start_bytes, _ = tracemalloc.get_traced_memory()
+        for number in range(60_000):
+            seen.add(event_digest(f"evt_{number}", b""))
+        at_end_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert at_start_bytes > 12 * 20_000
+    assert at_end_bytes - at_start_bytes < 1_000
