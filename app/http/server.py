@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from app.config import Settings
 from app.http.trusted_proxies import TrustedProxies
-from app.process import allow_many_connections, report_crashes
+from app.process import allow_many_connections, report_crashes, return_freed_memory
 from app.services.services import Services, open_services
 from app.store import SecretKeyMissing
 from logbroker.bounded_http import BoundedHttp
@@ -118,6 +118,7 @@ async def _serve(settings: Settings, create_application: Callable[[Services], AS
     _survive_stopping()
     allow_many_connections()
     report_crashes()
+    return_freed_memory()
     async with open_services(settings) as services:
         await server_of(create_application(services), services).serve()
 

@@ -38,6 +38,7 @@ from app.process import (
     allow_many_connections,
     collect_rarely,
     report_crashes,
+    return_freed_memory,
     stop_on_signals,
 )
 from app.store import Store, StoreError, StoreUnavailable
@@ -83,6 +84,7 @@ def run(settings: Settings) -> int:
     configure_logging()
     allow_many_connections()
     report_crashes()
+    return_freed_memory()
     collect_rarely()
     try:
         store = Store.of(settings)

@@ -25,6 +25,7 @@ from app.process import (
     allow_many_connections,
     collect_rarely,
     report_crashes,
+    return_freed_memory,
     stop_on_signals,
 )
 from app.replay_workers.dependencies import WorkerDependencies
@@ -58,6 +59,7 @@ def run(settings: Settings) -> int:
     configure_logging()
     allow_many_connections()
     report_crashes()
+    return_freed_memory()
     collect_rarely()
     try:
         store = Store.of(settings)
