@@ -1,8 +1,9 @@
 """Creates the replays of webhooks whose receivers accept events again."""
 
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Integer, Select, String, bindparam, delete, select
 
 from app.domain.model import NewReplay, Replay, Webhook, WebhookStatus, Window
 from app.domain.options import Only, ReplayOptions, ReplayReason
@@ -27,16 +28,26 @@ def find_due_recoveries(connection: Connection, limit: int, *, origin: str) -> t
 
     Locks nothing.
     """
+    found = connection.execute(_due_query(), {"origin": origin, "limit": limit})
+    return tuple(found.scalars())
+
+
+@cache
+def _due_query() -> Select[Any]:
+    """The query of `find_due_recoveries`: built each second, it would leave cycles of objects."""
     active = select(replays.c.id).where(replays.c.active_webhook_id == _row.webhook_id)
-    query = (
+    return (
         select(_row.webhook_id)
         .join(webhooks, webhooks.c.id == _row.webhook_id)
-        .where(_row.origin == origin, _row.recovered_ms.is_not(None), ~active.exists())
+        .where(
+            _row.origin == bindparam("origin", type_=String),
+            _row.recovered_ms.is_not(None),
+            ~active.exists(),
+        )
         .where(webhooks.c.status == str(WebhookStatus.ENABLED))
         .order_by(_row.recovered_ms)
-        .limit(limit)
+        .limit(bindparam("limit", type_=Integer))
     )
-    return tuple(connection.execute(query).scalars())
 
 
 def start_recovery(connection: Connection, webhook_id: str, *, origin: str) -> Replay | None:

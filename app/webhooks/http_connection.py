@@ -121,6 +121,8 @@ class HttpConnection(asyncio.Protocol):
                 self._is_complete = True
             is_silent = self._received_bytes == 0
             self._finish(_reason(error), was_stale=self._has_served and is_silent)
+        # It refers to this object: without the cycle, both are freed at once.
+        del self._parser
 
     def on_message_begin(self) -> None:
         """Do not reuse a connection with two responses to one request."""

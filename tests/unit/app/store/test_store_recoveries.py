@@ -1,5 +1,6 @@
 """Recoveries are stored, marked and turned into one replay each."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -173,3 +174,21 @@ def test_the_recovery_of_an_ordered_webhook_sends_one_event_at_a_time(
     assert replay.options.max_in_flight == 1
     # Also events that are logged after its creation, until it looks up the end of the log.
     assert replay.window.to_ms >= webhook.created_ms + AHEAD_MS
+
+
+def test_a_look_up_of_due_recoveries_leaves_nothing_to_the_garbage_collector(
+    store: Store,
+) -> None:
+    def look_up(times: int) -> int:
+        """The objects in cycles that so many look-ups leave."""
+        gc.collect()
+        for _ in range(times):
+            assert store.find_due_recoveries(10, origin="here") == ()
+        return gc.collect()
+
+    gc.disable()
+    try:
+        look_up(1)
+        assert look_up(20) - look_up(10) < 10
+    finally:
+        gc.enable()

@@ -1,6 +1,7 @@
 """The sender and real sockets: behaviour of receivers, and outcomes of attempts."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from app.domain.delivery import Delivered, Rejected, Unreachable
 from app.webhooks.guard import Guard
+from app.webhooks.http_connection import HttpConnection
 from app.webhooks.limits import SenderLimits
 from app.webhooks.receiver import ReceivedWebhook, WebhookReceiver
 from app.webhooks.sender import WebhookSender
@@ -463,3 +465,17 @@ class TestResolving:
             is_over.set()
         assert outcomes == [Unreachable("timeout: no connection within 0.05 s")] * 30
         assert asked == ["hanging.example"]
+
+
+async def test_a_closed_connection_is_freed_without_a_collection(sender: WebhookSender) -> None:
+    def connections() -> list[object]:
+        return [each for each in gc.get_objects() if isinstance(each, HttpConnection)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with ScriptedPeer([[NO_CONTENT]]) as peer:
+            assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
+        await until_async(lambda: not connections(), "the connection is freed")
+    finally:
+        gc.enable()
