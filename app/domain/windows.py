@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from app.domain.model import Window
@@ -69,8 +70,14 @@ def format_time(time_ms: int) -> str:
     A time outside the years 1 to 9999 is replaced by the nearest one inside: foreign records may
     have any timestamp, and estimates may lie as far ahead.
     """
-    moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _EARLIEST_MS), _LATEST_MS))
-    return moment.isoformat(timespec="milliseconds") + "Z"
+    seconds, milliseconds = divmod(min(max(time_ms, _EARLIEST_MS), _LATEST_MS), 1_000)
+    return f"{_format_seconds(seconds)}.{milliseconds:03}Z"
+
+
+@lru_cache(maxsize=1_024)
+def _format_seconds(time_s: int) -> str:
+    """Format a time; most times of a process are of the same few seconds."""
+    return (_EPOCH + timedelta(seconds=time_s)).isoformat()
 
 
 def check_window(window: Window, now_ms: int, history_ms: int) -> None:

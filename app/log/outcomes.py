@@ -26,6 +26,8 @@ from app.domain.windows import format_time, parse_time
 
 _DIGEST: Final = re.compile("[0-9a-f]{16}")
 
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
+
 _NUMBER_MAX: Final = 2**63 - 1
 """The largest offset of a log."""
 
@@ -54,24 +56,20 @@ class DeliveryOutcome:
 
 def encode_outcome(outcome: DeliveryOutcome) -> bytes:
     """Return the value of its record."""
-    reason = outcome.reason
-    members: dict[str, Any] = {
-        "partition": outcome.partition,
-        "offset": outcome.offset,
-        "eventId": outcome.event_id,
-        "outcome": outcome.outcome,
-        "attempts": outcome.attempts,
-        "status": outcome.status,
-        "reason": None if reason is None else reason[:REASON_CHARS_MAX],
-        "time": format_time(outcome.time_ms),
-    }
-    if outcome.digest is not None:
-        members["digest"] = f"{outcome.digest:016x}"
-    if outcome.duration_ms is not None:
-        members["durationMs"] = round(outcome.duration_ms, 1)
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
+    status = "null" if outcome.status is None else outcome.status
+    reason = "null" if outcome.reason is None else _quoted(outcome.reason[:REASON_CHARS_MAX])
+    # Formatted in place: there is one for each event, and a JSON encoder takes three times as long.
+    text = (
+        f'{{"partition":{outcome.partition},"offset":{outcome.offset},'
+        f'"eventId":{_quoted(outcome.event_id)},"outcome":"{outcome.outcome}",'
+        f'"attempts":{outcome.attempts},"status":{status},"reason":{reason},'
+        f'"time":"{format_time(outcome.time_ms)}"'
     )
+    if outcome.digest is not None:
+        text += f',"digest":"{outcome.digest:016x}"'
+    if outcome.duration_ms is not None:
+        text += f',"durationMs":{outcome.duration_ms:.1f}'
+    return f"{text}}}".encode("utf-8", "surrogatepass")
 
 
 def decode_outcome(value: bytes | None) -> DeliveryOutcome | None:
