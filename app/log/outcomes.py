@@ -18,8 +18,7 @@ another outcome.
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.domain.delivery import LiveOutcome
 from app.domain.windows import format_time, parse_time
@@ -35,8 +34,7 @@ REASON_CHARS_MAX: Final = 500
 """Longer reasons are cut, because there is one record for each event."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryOutcome:
+class DeliveryOutcome(NamedTuple):
     """The outcome of the record of `delivery_log` at `partition` and `offset`."""
 
     partition: int

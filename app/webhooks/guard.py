@@ -9,7 +9,7 @@ Source: IANA IPv4 and IPv6 Special-Purpose Address Registries; RFC 6890.
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import SplitResult, urlsplit
 
 import idna
@@ -50,8 +50,7 @@ class AddressRefused(ValueError):
         self.allowed = allowed
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Scheme, host and port of a URL. URLs of one origin share connections."""
 
     scheme: str
@@ -65,8 +64,7 @@ class Origin:
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedUrl:
+class CheckedUrl(NamedTuple):
     """A URL that the guard allows, as origin and request target."""
 
     origin: Origin

@@ -1,7 +1,6 @@
 """The records that tell what became of a live delivery."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -104,4 +103,4 @@ def test_an_outcome_of_the_version_before_has_no_digest() -> None:
     value = json.loads(encode_outcome(FAILED))
     del value["digest"]
     read = decode_outcome(json.dumps(value).encode())
-    assert read == replace(FAILED, digest=None)
+    assert read == FAILED._replace(digest=None)
