@@ -17,7 +17,6 @@ from app.domain.accounts import Scope
 from app.log.topics import ensure_topics
 from app.store import Store
 from tests.integration.test_kafka_security import (
-    PASSWORDS,
     USER,
     check_live_and_replay,
     documented_rights,
@@ -28,6 +27,7 @@ from tests.support.database.api_keys import issue_key
 from tests.support.database.migrated import make_migrated
 from tests.support.http.certificates import self_signed
 from tests.support.http.receiver_thread import ReceiverThread
+from tests.support.kafka.apache_kafka import PASSWORDS
 from tests.support.kafka.broker_thread import BrokerThread
 from tests.support.processes.server_process import ServerProcess
 from tests.support.processes.waiting import DEADLINE_S

@@ -103,7 +103,7 @@ async def test_every_route_is_described(application: FastAPI, operations: list[O
         (method, route.path_format)
         for route in application.router.routes
         if isinstance(route, APIRoute)
-        for method in route.methods
+        for method in route.methods or ()
     }
     assert described == served
     assert len(described) > 20

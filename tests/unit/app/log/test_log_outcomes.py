@@ -53,6 +53,7 @@ def test_an_outcome_is_written_as_its_page_says() -> None:
         reason=st.none() | st.text(max_size=REASON_CHARS_MAX),
         time_ms=st.integers(0, 4_000_000_000_000),
         digest=st.none() | st.integers(0, 2**64 - 1),
+        duration_ms=st.none() | st.integers(0, 10**7).map(lambda tenths: tenths / 10),
     )
 )
 def test_what_is_written_is_read_back(outcome: DeliveryOutcome) -> None:
