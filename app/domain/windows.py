@@ -18,7 +18,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _EARLIEST_MS: Final = (datetime.min - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _LATEST_MS: Final = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _RFC_3339: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]((?:[01][0-9]|2[0-3]):[0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _TWELVE_DIGITS: Final = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})")
@@ -58,7 +58,7 @@ def parse_time(text: str) -> int:
         if match := _RFC_3339.fullmatch(text):
             return _ms_of_rfc_3339(match)
         if match := _TWELVE_DIGITS.fullmatch(text):
-            return _ms_since_epoch(*map(int, match.groups()))
+            return _ms_since_epoch(datetime(*map(int, match.groups())))  # type: ignore[arg-type]  # noqa: DTZ001  # five numbers
     except ValueError:
         pass
     raise TimeUnreadable(text)
@@ -129,32 +129,34 @@ def not_retained(from_ms: int, available_from_ms: int) -> WindowRefused:
 
 
 def _ms_of_rfc_3339(match: re.Match[str]) -> int:
-    year, month, day, hour, minute, second = map(int, match.groups()[:6])
-    time_ms = _ms_since_epoch(year, month, day, hour, minute, min(second, 59))
-    time_ms -= _offset_ms(match[8], match[9], match[10])
-    if second > 59:
-        time_ms = _second_after_a_leap_second(time_ms, second)
-    time_ms += int((match[7] or "0")[:3].ljust(3, "0"))
+    date, minute, second, fraction, sign, offset_hours, offset_minutes = match.groups()
+    is_leap_second = second == "60"
+    text = f"{date}T{minute}:{'59' if is_leap_second else second}"
+    time_ms = _ms_since_epoch(datetime.fromisoformat(text))
+    if sign is not None:
+        time_ms -= _offset_ms(sign, offset_hours, offset_minutes)
+    if is_leap_second:
+        time_ms = _second_after_a_leap_second(time_ms)
+    if fraction is not None:
+        time_ms += int(fraction[:3].ljust(3, "0"))
     if not _EARLIEST_MS <= time_ms <= _LATEST_MS:
         raise ValueError(time_ms)
     return time_ms
 
 
-def _second_after_a_leap_second(time_ms: int, second: int) -> int:
+def _second_after_a_leap_second(time_ms: int) -> int:
     midnight_ms = time_ms + 1_000
-    if second > 60 or midnight_ms % DAY_MS:
-        raise ValueError(second)
+    if midnight_ms % DAY_MS:
+        raise ValueError(time_ms)
     return midnight_ms
 
 
-def _offset_ms(sign: str | None, hours: str, minutes: str) -> int:
-    if sign is None:
-        return 0
+def _offset_ms(sign: str, hours: str, minutes: str) -> int:
     if int(hours) > 23 or int(minutes) > 59:
         raise ValueError(hours)
     offset_ms = (int(hours) * 60 + int(minutes)) * MINUTE_MS
     return -offset_ms if sign == "-" else offset_ms
 
 
-def _ms_since_epoch(*fields: int) -> int:
-    return (datetime(*fields) - _EPOCH) // _MILLISECOND  # type: ignore[arg-type]  # noqa: DTZ001
+def _ms_since_epoch(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND

@@ -6,9 +6,9 @@ what workers do. `of_account` limits a function to the replays of one account; N
 
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, insert, select, true
+from sqlalchemy import Connection, Row, Select, String, bindparam, func, insert, select
 
 from app.domain.model import (
     Counts,
@@ -195,12 +195,13 @@ def check_no_active_replay(connection: Connection, webhook_id: str) -> None:
         raise ActiveReplayExists(webhook_id, active_id)
 
 
-def _belongs_to(of_account: str | None) -> ColumnElement[bool]:
-    return true() if of_account is None else replays.c.account_id == of_account
+# Built once: building a query takes longer than its execution on SQLite.
+_BY_ID: Final = select(replays).where(exactly(replays.c.id, bindparam("replay_id", type_=String)))
+_OF_ACCOUNT: Final = _BY_ID.where(replays.c.account_id == bindparam("of_account"))
 
 
-def _select_one(replay_id: str, of_account: str | None) -> Select[Any]:
-    return select(replays).where(exactly(replays.c.id, replay_id), _belongs_to(of_account))
+def _select_one(of_account: str | None) -> Select[Any]:
+    return _BY_ID if of_account is None else _OF_ACCOUNT
 
 
 def get_replay(connection: Connection, replay_id: str, *, of_account: str | None = None) -> Replay:
@@ -209,7 +210,7 @@ def get_replay(connection: Connection, replay_id: str, *, of_account: str | None
     Raises:
         ReplayNotFound: no replay has this id, or it belongs to another account.
     """
-    return _found(replay_id, connection.execute(_select_one(replay_id, of_account)).first())
+    return _find(connection, _select_one(of_account), replay_id, of_account)
 
 
 def list_moves(
@@ -224,7 +225,11 @@ def list_moves(
     return read_moves(connection, replay_id)
 
 
-def _found(replay_id: str, row: Row[Any] | None) -> Replay:
+def _find(
+    connection: Connection, query: Select[Any], replay_id: str, of_account: str | None
+) -> Replay:
+    parameters = {"replay_id": replay_id, "of_account": of_account}
+    row = connection.execute(query, parameters).first()
     if row is None:
         raise ReplayNotFound(replay_id)
     return to_replay(row)
@@ -236,8 +241,8 @@ def lock_replay(connection: Connection, replay_id: str, of_account: str | None =
     Raises:
         ReplayNotFound: see `get_replay`.
     """
-    query = _select_one(replay_id, of_account).with_for_update()
-    return _found(replay_id, connection.execute(query).first())
+    query = _select_one(of_account).with_for_update()
+    return _find(connection, query, replay_id, of_account)
 
 
 def to_replay(row: Row[Any]) -> Replay:

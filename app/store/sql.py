@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     Column,
     ColumnCollection,
     ColumnElement,
@@ -65,12 +66,12 @@ def new_id(prefix: str) -> str:
     return prefix + secrets.token_hex(_ID_BYTES)
 
 
-def exactly(column: Column[str], text: str) -> ColumnElement[bool]:
+def exactly(column: Column[str], text: str | BindParameter[str]) -> ColumnElement[bool]:
     """Whether `column`, which holds ASCII, equals `text`; MySQL's `=` ignores trailing spaces.
 
     A webhook found by another spelling of its id would have its events looked up under that key.
     """
-    return and_(column == text, func.length(column) == len(text))
+    return and_(column == text, func.length(column) == func.length(text))
 
 
 def larger(

@@ -11,7 +11,18 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewWebhook, Validation, Webhook, WebhookStatus
@@ -102,14 +113,19 @@ def lock_webhook(connection: Connection, webhook_id: str, of_account: str | None
     return None if row is None else to_webhook(row, keys_of(connection))
 
 
+# Built once: each request that publishes to a webhook runs it.
+_OWNERS: Final = select(webhooks.c.id, webhooks.c.account_id).where(
+    webhooks.c.id.in_(bindparam("ids", expanding=True)), _EXISTS
+)
+
+
 def find_webhook_accounts(connection: Connection, webhook_ids: Collection[str]) -> dict[str, str]:
     """The ids of the accounts of the existing webhooks among these, by the webhooks' ids."""
     found: dict[str, str] = {}
     ids = list(webhook_ids)
     for start in range(0, len(ids), IDS_PER_QUERY):
         chunk = ids[start : start + IDS_PER_QUERY]
-        query = select(webhooks.c.id, webhooks.c.account_id)
-        rows = connection.execute(query.where(webhooks.c.id.in_(chunk), _EXISTS))
+        rows = connection.execute(_OWNERS, {"ids": chunk})
         found |= {row.id: row.account_id for row in rows}
     # MySQL also finds "wh_1" for "wh_1 ".
     return {webhook_id: found[webhook_id] for webhook_id in ids if webhook_id in found}
