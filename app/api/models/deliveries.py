@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from app.api.models.documents import Document, Moment
 from app.domain.deliveries import (
@@ -45,7 +45,11 @@ class DeliveryDocument(Document):
     time: Moment = Field(validation_alias="time_ms", description="The event time.")
     status: DeliveryStatus | None = Field(description="null if its outcome was not found.")
     reason: str | None = Field(description="Why it failed or was skipped.")
-    attempt_count: int = Field(validation_alias="attempts", description="Live attempts.")
+    attempt_count: int = Field(
+        # By its own name first: `DeliveryDetailDocument` has a field `attempts`.
+        validation_alias=AliasChoices("attempt_count", "attempts"),
+        description="Live attempts.",
+    )
     response_status: int | None = Field(description="The last HTTP status.")
     settled_time: Moment | None = Field(
         validation_alias="settled_ms", description="When it succeeded, failed or was skipped."
