@@ -97,10 +97,6 @@ class Authorizer:
         """Decide by `index` from now on."""
         self._state = index, {}
 
-    def is_super_user(self, principal: Principal) -> bool:
-        """Return whether `principal` may do everything."""
-        return principal in self._super_users
-
     def is_allowed(
         self,
         principal: Principal,

@@ -292,6 +292,11 @@ class Connection:
             self.meters.record_request(now_s - began_s, self._loop.now_s)
         self._update_events()
 
+    def count_work(self, seconds: float) -> None:
+        """Count the time of a request against the client's quota, if it has one."""
+        if self.meters is not None:
+            self.meters.record_request(seconds, self._loop.now_s)
+
     def _fail_send(self, error: OSError) -> None:
         span = self._output[0] if self._output else None
         if isinstance(span, FileSpan) and not isinstance(error, ConnectionError):

@@ -326,8 +326,7 @@ class RequestDispatcher:
                 answer.connection.fail_request(result)
                 return
             encoded, codes, seconds = result
-            if answer.connection.meters is not None:
-                answer.connection.meters.record_request(seconds, self._loop.now_s)
+            answer.connection.count_work(seconds)
             answer.response.complete([encoded])
             self._count_response(answer, codes)
             answer.connection.send()

@@ -154,20 +154,13 @@ class FetchHandler:
     ) -> None:
         """Run `work` for a request on another thread, then `done` on this one."""
 
-        def timed() -> tuple[T, float]:
-            began_s = time.thread_time()
-            return work(), time.thread_time() - began_s
+        def finished(result: T | Exception) -> None:
+            if isinstance(result, Exception):
+                connection.fail_request(result)
+            else:
+                done(result)
 
-        def finished(outcome: tuple[T, float] | Exception) -> None:
-            if isinstance(outcome, Exception):
-                connection.fail_request(outcome)
-                return
-            result, seconds = outcome
-            if connection.meters is not None:
-                connection.meters.record_request(seconds, self._loop.now_s)
-            done(result)
-
-        self._pool.submit(timed, finished)
+        self._pool.submit_metered(work, connection.count_work, finished)
 
     def _is_refused(self, response: PendingResponse, request: FetchRequest) -> bool:
         """Complete a request of a session, which does not exist; returns whether it was one."""
@@ -218,9 +211,7 @@ class FetchHandler:
                 self._continue(read)
             except Exception as error:
                 read.connection.fail_request(error)
-            if read.connection.meters is not None:
-                seconds = time.monotonic() - began_s
-                read.connection.meters.record_request(seconds, self._loop.now_s)
+            read.connection.count_work(time.monotonic() - began_s)
         self._read_soon()
 
     def _continue(self, read: PartialRead) -> None:

@@ -298,28 +298,16 @@ class ProduceHandler:
         config = log.config
         timestamp_range = config.timestamp_range(self._loop.now_ms)
 
-        def validate() -> tuple[int | RequestRefused, float]:
-            began_s = time.thread_time()
-            result: int | RequestRefused
-            try:
-                result = validate_batch(
-                    records, timestamp_range, self._pauses.pause, key_required=config.is_compacted
-                )
-            except RequestRefused as refusal:
-                result = refusal
-            return result, time.thread_time() - began_s
+        def validate() -> int:
+            return validate_batch(
+                records, timestamp_range, self._pauses.pause, key_required=config.is_compacted
+            )
 
-        def validated(outcome: tuple[int | RequestRefused, float] | Exception) -> None:
-            if isinstance(outcome, Exception):
-                self._try_resume(run, entry, view, outcome)
-                return
-            result, seconds = outcome
-            if run.connection.meters is not None:
-                run.connection.meters.record_request(seconds, self._loop.now_s)
+        def validated(result: int | Exception) -> None:
             # Changed settings may have other rules.
             self._try_resume(run, entry, view, result if log.config is config else None)
 
-        self._validators.submit(validate, validated)
+        self._validators.submit_metered(validate, run.connection.count_work, validated)
 
     def _try_resume(
         self, run: ProduceRun, entry: GeneralRequest, view: memoryview, validated: Validated

@@ -61,6 +61,29 @@ class WorkerPool:
 
         self._calls.put(work)
 
+    def submit_metered(
+        self,
+        call: Callable[[], T],
+        count: Callable[[float], None],
+        done: Callable[[T | Exception], None],
+    ) -> None:
+        """As `submit`; before `done` it calls `count` with the processor seconds of `call`."""
+        seconds = 0.0
+
+        def metered() -> T:
+            nonlocal seconds
+            began_s = time.thread_time()
+            try:
+                return call()
+            finally:
+                seconds = time.thread_time() - began_s
+
+        def finished(result: T | Exception) -> None:
+            count(seconds)
+            done(result)
+
+        self.submit(metered, finished)
+
     def close(self) -> None:
         """Finish all submitted calls, then end the threads."""
         for _ in self._threads:
