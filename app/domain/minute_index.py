@@ -105,10 +105,15 @@ class IndexedWindow:
         `late_end` is the offset below which all late events of the window lie. A record on time
         that follows `newest` must not be able to belong to the window.
         """
+        end = self.gap_from(start).start
+        return max(end, late_end) if late_end > self.newest.offset + 1 else end
+
+    def gap_from(self, start: int) -> range:
+        """The offsets above `start` after the window's last indexed event, up to the newest."""
         end = max(start, self.end)
         if start < self.start:
             end = max(end, self.start)
-        return max(end, late_end) if late_end > self.newest.offset + 1 else end
+        return range(end, max(end, self.newest.offset + 1))
 
 
 class WindowNotes(NamedTuple):

@@ -114,6 +114,16 @@ class LogHistory:
                 end = min(end, indexed.end_from(start, late_end))
         return OffsetRange(partition, start, end)
 
+    def first_since(self, partition: int, time_ms: int) -> TimedOffset:
+        """Return the first record of a partition at a time or later; without one, offset -1.
+
+        Raises:
+            LogUnavailable: the log does not answer, or the topic does not exist.
+        """
+        check_led(self._client.partitions(self._topic, self._timeout_s), partition)
+        found = self._found(self._look_up(partition, since(time_ms)))
+        return TimedOffset(found.offset, found.timestamp)
+
     def end_before(self, webhook_id: str, time_ms: int) -> tuple[int, int]:
         """Return the partition of a webhook, and the end of its records before a time.
 

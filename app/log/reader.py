@@ -47,6 +47,7 @@ class ReplayReader:
     For one thread at a time. It fetches ahead up to 4 MB, and checks the CRC of every batch. It
     joins no group and commits nothing: the caller stores the position.
     A batch that no client can read is skipped, and reported to `on_unreadable`.
+    Offsets in `gap` have no events of the replay, and need not be read.
     `stall_s` is how long consecutive reads may return nothing.
     """
 
@@ -58,23 +59,22 @@ class ReplayReader:
         *,
         key: bytes,
         window: Window,
+        gap: range = range(0),
         stall_s: float = 10.0,
         on_unreadable: Callable[[SkippedBatch], object] = log_unreadable,
     ) -> None:
         self._clients = clients
         self._consumer = clients.take()
         self._has_failed = False
-        self._consumer.assign([TopicPartition(topic, offsets.partition, offsets.start)])
         self._topic = topic
         self._partition = offsets.partition
         self._place = f"{topic}-{offsets.partition}"
-        self._end = offsets.end
-        self._position = offsets.start
+        self._gap = gap
+        self._log_end: int | None = None
+        self.move(offsets.start, offsets.end)
         self._key = key
         self._window = window
         self._stall_s = stall_s
-        self._idle_s = 0.0
-        self._log_end: int | None = None
         self._skipper = BatchSkipper(clients.properties, on_unreadable)
         self._inspect_after_s = _INSPECT_AFTER_S
         self._rejection: KafkaError | None = None
@@ -105,6 +105,9 @@ class ReplayReader:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        if self._position in self._gap:
+            self.move(self._gap.stop, self._end)
+            return FetchedEvents([], min(self._position, self._end))
         before, began_s = self._position, time.monotonic()
         events = self._select_events(self._messages())
         unreadable: tuple[SkippedBatch, ...] = ()

@@ -135,7 +135,8 @@ class ReplayJob:
         )
         self._dependencies.postponements.forget(self._claim.lease.replay_id)
         span = f"{offsets.partition}:{offsets.start}-{offsets.end}"
-        self._log.info("reading", offsets=span, resume_at=self._delivery.resume_at)
+        skipped = f"{selection.gap.start}-{selection.gap.stop}" if selection.gap else None
+        self._log.info("reading", offsets=span, resume_at=self._delivery.resume_at, skipped=skipped)
         if self._stop_reason is not None:
             raise self._stop_reason
         await self._delivery.run()

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 
 from app.config import Settings
 from app.domain.lateness import disorder_ms
 from app.domain.minute_index import WindowNotes
 from app.domain.model import NewReplay, OffsetRange, Replay, Window, recovered_origin
-from app.domain.options import Only, ReplayReason
+from app.domain.options import Only, ReplayReason, Source
 from app.domain.type_filter import TypeFilter
 from app.log.delivered import DeliveredEvents, LiveDeliveries
 from app.log.errors import WindowNotRetained
@@ -23,6 +24,9 @@ from app.replay_workers.replay_log import ReplayLog
 from app.replay_workers.replayed import ReplayedEvents, is_of_origin, read_replayed
 from app.replay_workers.retried import RetriedOffsets, TooManyRetries, read_retried
 from app.store import NothingToRetry, ReplayNotFound, Store
+
+GAP_RECORDS_MIN: Final = 10_000
+"""To read fewer records takes about as long as to find out that they can be skipped."""
 
 
 def locate_window(
@@ -53,7 +57,7 @@ class Selection:
 
     `origin` limits a recovery to the events that its data centre delivers. `retried` limits a
     retry to what its parent left. `delivered` are live deliveries to skip, and `replayed` those of
-    earlier replays.
+    earlier replays. The offsets in `gap` have no events of the window.
     """
 
     types: TypeFilter = field(default_factory=TypeFilter)
@@ -61,6 +65,7 @@ class Selection:
     retried: RetriedOffsets | None = None
     delivered: DeliveredEvents | None = None
     replayed: ReplayedEvents | None = None
+    gap: range = range(0)
 
     def includes(self, event: LoggedEvent) -> bool:
         """Whether the event's type, origin and offset are selected."""
@@ -124,7 +129,29 @@ class SelectionReader:
             replayed = await self._lease.query(lambda store: read_replayed(store, replay, offsets))
         types = TypeFilter(options.event_types)
         origin = recovered_origin(replay.reason, replay.origin)
-        return Selection(types, origin, retried, delivered, replayed)
+        gap = await self._find_gap(offsets)
+        return Selection(types, origin, retried, delivered, replayed, gap)
+
+    async def _find_gap(self, offsets: OffsetRange) -> range:
+        """The offsets after the window's last indexed event that need not be read."""
+        replay = self._replay
+        is_short = offsets.end - offsets.start < GAP_RECORDS_MIN
+        if is_short or replay.source is not Source.LOG:
+            return range(0)
+        origin = self._dependencies.settings.origin
+        indexed = await self._lease.query(
+            lambda store: store.indexed_window(offsets.partition, replay.window, origin=origin)
+        )
+        if indexed is None:
+            return range(0)
+        gap = indexed.gap_from(offsets.start)
+        if len(gap) < GAP_RECORDS_MIN or gap.start >= offsets.end:
+            return range(0)
+        newest = await asyncio.to_thread(
+            self._dependencies.history.first_since, offsets.partition, indexed.newest.time_ms
+        )
+        # Otherwise the index is of a log that was recreated or truncated.
+        return gap if newest == indexed.newest else range(0)
 
     async def _take_over_from_live(
         self, offsets: OffsetRange, continues: Callable[[], bool]

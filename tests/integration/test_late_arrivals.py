@@ -1,6 +1,7 @@
 """Events that are published long after their event time are found by replays."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from app.config import Settings
 from app.domain.model import Counts, OffsetRange
 from app.domain.states import ReplayState
 from app.domain.windows import MINUTE_MS
+from app.log.event_records import EventRecords
+from app.services.event_index import EventIndexer
+from app.store.event_index import EventIndex
 from tests.support.database.migrated import make_migrated
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.service.replay_service import Service
@@ -80,6 +84,46 @@ def test_a_slightly_late_event_is_found_after_one_from_the_future(settings: Sett
             assert service.event_ids == ["behind"]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_replay_skips_what_follows_a_window_that_has_just_ended(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "app.replay_workers")
+    later = {f"later_{number}": -2 * MINUTE_MS + number for number in range(12_000)}
+
+    async def scenario() -> None:
+        async with Service.running(settings) as service:
+            webhook = service.webhook()
+            await service.publish(webhook, first=-4 * MINUTE_MS, second=-3 * MINUTE_MS - 1)
+            names = list(later)
+            for start in range(0, len(names), 1_000):
+                batch = {name: later[name] for name in names[start : start + 1_000]}
+                await service.publish(webhook, **batch)
+            await asyncio.to_thread(index_all, settings, service)
+            # An event on time that is not indexed yet.
+            await service.publish(webhook, third=-3 * MINUTE_MS - 5_000)
+
+            done = await service.replay(webhook, -5 * MINUTE_MS, -3 * MINUTE_MS)
+            assert (done.state, done.counts) == (ReplayState.COMPLETED, Counts(delivered=3))
+            assert done.offsets == OffsetRange(0, 0, 12_003)
+            assert service.event_ids == ["first", "second", "third"]
+
+    asyncio.run(scenario())
+    (reading,) = [each for each in caplog.records if each.message == "reading"]
+    begin, end = map(int, vars(reading)["skipped"].split("-"))
+    assert (begin, end) == (2, 12_002)
+
+
+def index_all(settings: Settings, service: Service) -> None:
+    index = EventIndex(service.store.database, settings.origin)
+    with closing(EventRecords(settings)) as records:
+        indexer = EventIndexer(
+            service.store, index, records, settings.retention_ms, unindexed_min=1
+        )
+        while indexer.index_new().unindexed:
+            pass
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -84,6 +84,42 @@ def test_only_the_key_and_the_window_of_the_replay_are_kept(foreign_broker: str)
     assert position == 3_000
 
 
+@pytest.mark.parametrize("start", [0, 30, 100])
+def test_offsets_of_a_gap_are_not_read(foreign_broker: str, start: int) -> None:
+    count, gap = 30_000, range(30, 29_970)
+    for first in range(0, count, 10_000):
+        publish(foreign_broker, [event(n) for n in range(first, first + 10_000)])
+    source = ReplayReader(
+        ReaderClients(foreign_broker),
+        "deliveries",
+        OffsetRange(PARTITION, start, count - 10),
+        key=KEY,
+        window=ALWAYS,
+        gap=gap,
+    )
+    events, position = read_all(source)
+    offsets = [each.offset for each in events]
+    assert position == count - 10
+    # The records of one read may reach into the gap.
+    assert len(offsets) < 5_000
+    wanted = {*range(start, 30), *range(29_970, count - 10)}
+    assert wanted <= set(offsets)
+    assert offsets == sorted(set(offsets))
+
+
+def test_a_range_that_ends_in_a_gap_is_read_up_to_the_gap(foreign_broker: str) -> None:
+    publish(foreign_broker, [event(n) for n in range(100)])
+    source = ReplayReader(
+        ReaderClients(foreign_broker),
+        "deliveries",
+        OffsetRange(PARTITION, 60, 90),
+        key=KEY,
+        window=ALWAYS,
+        gap=range(50, 300),
+    )
+    assert read_all(source) == ([], 90)
+
+
 def test_the_range_is_half_open_whatever_lies_around_it(foreign_broker: str) -> None:
     publish(foreign_broker, [event(n) for n in range(100)])
     events, position = read_all(reader(foreign_broker, 30, 60))
