@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app.domain.windows import MINUTE_MS, format_time, parse_time
+from app.domain.windows import MINUTE_MS, format_time
 
 HOUR_MS: Final = 60 * MINUTE_MS
 
@@ -30,12 +30,3 @@ def count_by_hour(times_ms: Sequence[int]) -> HourCounts:
 def format_hour(hour: int) -> str:
     """The text of an hour."""
     return format_time(hour * HOUR_MS)[:_HOUR_CHARS]
-
-
-def parse_hour(text: str) -> int:
-    """The number of the hour that `text` names.
-
-    Raises:
-        TimeUnreadable: the text is not an hour.
-    """
-    return parse_time(f"{text}:00:00Z") // HOUR_MS

@@ -24,10 +24,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.domain.hours import format_hour, parse_hour
+from app.domain.hours import format_hour
 from app.domain.model import Counts
 from app.domain.options import Source
-from app.domain.windows import format_time, parse_time
+from app.domain.windows import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +69,3 @@ def _members(counts: Counts) -> dict[str, int]:
         "duplicates": counts.duplicates,
         "failed": counts.failed,
     }
-
-
-def decode_replay_outcome(value: bytes | None) -> ReplayOutcome | None:
-    """Return the outcome of a record's value; None if it is invalid."""
-    try:
-        members = json.loads(value or b"")
-        return _outcome(members) if isinstance(members, dict) else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def _outcome(members: dict[str, Any]) -> ReplayOutcome:
-    return ReplayOutcome(
-        replay_id=str(members["replayId"]),
-        webhook_id=str(members["webhookId"]),
-        origin=str(members["origin"]),
-        source=Source(members["source"]),
-        epoch=_whole(members["epoch"]),
-        start=_whole(members["start"]),
-        end=_whole(members["end"]),
-        time_ms=parse_time(members["time"]),
-        hours={parse_hour(text): _counts(counts) for text, counts in members["hours"].items()},
-    )
-
-
-def _counts(members: dict[str, Any]) -> Counts:
-    return Counts(
-        *(_whole(members[name]) for name in ("delivered", "duplicates", "failed")),
-    )
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is not a non-negative integer")
-    return value

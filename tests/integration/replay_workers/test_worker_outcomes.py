@@ -1,7 +1,9 @@
 """Replay workers write outcomes to the log by event hour, without delaying replays."""
 
 import asyncio
+import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -9,8 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from app.domain.hours import HOUR_MS
 from app.domain.model import Counts, Webhook, Window
 from app.domain.options import Source
+from app.domain.windows import parse_time
 from app.log.event import NewEvent
-from app.log.replay_outcomes import ReplayOutcome, decode_replay_outcome
+from app.log.replay_outcomes import ReplayOutcome
 from app.log.topics import REPLAY_OUTCOMES
 from app.replay_workers import outcome_publisher
 from app.webhooks.receiver import ReceivedWebhook
@@ -32,8 +35,26 @@ def replay_outcomes_of(bench: Bench, webhook: Webhook) -> list[ReplayOutcome]:
     finally:
         consumer.close()
     assert {record.key() for record in records} <= {webhook.id.encode()}
-    found = [decode_replay_outcome(record.value()) for record in records]
-    return [outcome for outcome in found if outcome is not None]
+    return [parse_outcome(json.loads(record.value() or b"")) for record in records]
+
+
+def parse_outcome(members: dict[str, Any]) -> ReplayOutcome:
+    """Return the outcome of a record."""
+    hours = {
+        parse_time(f"{hour}:00:00Z") // HOUR_MS: Counts(**counts)
+        for hour, counts in members["hours"].items()
+    }
+    return ReplayOutcome(
+        members["replayId"],
+        members["webhookId"],
+        members["origin"],
+        Source(members["source"]),
+        members["epoch"],
+        members["start"],
+        members["end"],
+        parse_time(members["time"]),
+        hours,
+    )
 
 
 def test_replay_outcomes_are_written_by_hour_from_the_checkpoint_on(
