@@ -11,7 +11,7 @@ from app.api.models.deliveries import (
     ResendDocument,
     ResendsDocument,
 )
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryStatus
 from app.http.dependencies import Cursor, ServicesDependency
@@ -30,7 +30,7 @@ from app.log.deliveries import LIMIT_MAX
 from app.services import deliveries
 from app.services.errors import FieldError, InvalidRequest
 
-router = APIRouter(tags=["deliveries"])
+router = APIRouter(tags=["deliveries"], responses=ANY_ERROR)
 
 
 @router.get(

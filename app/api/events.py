@@ -12,7 +12,7 @@ from app.api.direct_route import DirectRoute
 from app.api.event_bodies import read_json, read_ndjson
 from app.api.models.documents import Acceptance, respond
 from app.api.models.events import EventDocument
-from app.api.openapi import EVENTS_BODY, errors
+from app.api.openapi import ANY_ERROR, EVENTS_BODY, errors
 from app.domain.accounts import Scope
 from app.http.dependencies import ServicesDependency, services_of
 from app.http.error_table import media_type_refused
@@ -31,7 +31,7 @@ from app.services import event_lookup, events
 from app.services.events import EventLimits
 from app.services.services import now_ms
 
-router = APIRouter(prefix="/events", tags=["events"])
+router = APIRouter(prefix="/events", tags=["events"], responses=ANY_ERROR)
 
 _LOOP_BYTES_MAX: Final = 2_048
 """The size of a body that is read on the event loop: a thread would take longer to begin."""

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Response
 from app.api.admission import CallerDependency, OperatorOnly
 from app.api.models.documents import Listing
 from app.api.models.grants import GrantDocument
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.accounts import ApiKey
 from app.domain.grants import GRANT_NAME
 from app.http.dependencies import Cursor, Limit, ServicesDependency
@@ -21,7 +21,7 @@ from app.http.problems import (
 )
 from app.store import AccountNotFound
 
-router = APIRouter(prefix="/accounts/{account_id}/grants", tags=["accounts"])
+router = APIRouter(prefix="/accounts/{account_id}/grants", tags=["accounts"], responses=ANY_ERROR)
 
 _NEW: Final[dict[int | str, dict[str, Any]]] = {
     201: {"model": GrantDocument, "description": "The grant is new."}

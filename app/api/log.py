@@ -16,7 +16,7 @@ from app.api.models.log import (
     TopicDocument,
 )
 from app.api.models.log_samples import LogSamplesDocument
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.hours import HOUR_MS
 from app.domain.log_samples import SampleSpan, Series, SeriesKind
 from app.http.dependencies import ServicesDependency
@@ -29,7 +29,7 @@ from app.services.services import now_ms
 PARTITION_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
-router = APIRouter(prefix="/log", tags=["log"], dependencies=[OperatorOnly])
+router = APIRouter(prefix="/log", tags=["log"], dependencies=[OperatorOnly], responses=ANY_ERROR)
 
 # Limited by the URL's length only: group ids have no limit.
 After = Annotated[str, Query(alias="cursor", description="The `nextCursor` of the previous page.")]

@@ -8,7 +8,7 @@ from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
 from app.api.models.notice_endpoints import NoticeEndpointDocument, NoticeEndpointWithSecret
 from app.api.models.webhooks import TrialDocument
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.account_notices import NoticeEndpoint
 from app.http.dependencies import AccountId, Cursor, Limit, ServicesDependency
 from app.http.notice_endpoints import (
@@ -30,7 +30,7 @@ from app.services import mail_endpoints, notice_endpoints
 from app.services.authentication import select_account
 from app.services.services import now_ms
 
-router = APIRouter(prefix="/notice-endpoints", tags=["notices"])
+router = APIRouter(prefix="/notice-endpoints", tags=["notices"], responses=ANY_ERROR)
 
 
 @router.post(

@@ -78,7 +78,7 @@ class ProblemDocument(BaseModel):
     unavailable: list[str] | None = Field(None, examples=[["log"]])
 
 
-_ANY_ERROR: Final = {
+ANY_ERROR: Final[dict[int | str, dict[str, Any]]] = {
     "default": {
         "description": "Any other error.",
         "content": {MEDIA_TYPE: {"schema": {"$ref": _SCHEMAS + "Problem"}}},
@@ -137,7 +137,6 @@ EVENTS_BODY: Final[dict[str, Any]] = {
 
 
 def _describe_access(operation: dict[str, Any], *, is_open: bool) -> None:
-    operation["responses"] |= _ANY_ERROR
     operation["security"] = [] if is_open else [{_SCHEME: []}]
     if not is_open:
         responses = errors(UNAUTHORIZED, RATE_LIMITED)

@@ -13,7 +13,7 @@ from app.api.models.operations import (
     ProcessDocument,
     ProcessesDocument,
 )
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.pipeline import JOB, SUBJECT, SUBJECT_CHARS_MAX
 from app.http.dependencies import Cursor, Limit, ServicesDependency
 from app.http.problems import (
@@ -25,7 +25,7 @@ from app.http.problems import (
 )
 from app.services.metrics import CONTENT_TYPE
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], responses=ANY_ERROR)
 
 _NEW_RUN: Final[dict[int | str, dict[str, Any]]] = {
     201: {"model": PipelineRunDocument, "description": "The run is new."}

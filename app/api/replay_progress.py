@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.admission import CallerDependency
 from app.api.models.replays import ReplayDocument
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.model import Replay
 from app.domain.states import TERMINAL
 from app.http.dependencies import ServicesDependency
@@ -22,7 +22,7 @@ from app.services.services import now_ms
 
 _HEARTBEAT: Final = ": heartbeat\n\n"
 
-router = APIRouter(prefix="/replays", tags=["replays"])
+router = APIRouter(prefix="/replays", tags=["replays"], responses=ANY_ERROR)
 
 _DESCRIPTION: Final = """\
 Events: `progress` with the replay, at the start and after each change, and `end` with the replay

@@ -17,7 +17,7 @@ from app.api.models.replays import (
     SampleDocument,
     SamplesDocument,
 )
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.model import Replay, ReplayFilter
 from app.domain.options import ReplayReason
 from app.domain.states import ReplayState
@@ -43,7 +43,7 @@ from app.services import replays
 from app.services.authentication import select_account
 from app.services.services import now_ms
 
-router = APIRouter(prefix="/replays", tags=["replays"])
+router = APIRouter(prefix="/replays", tags=["replays"], responses=ANY_ERROR)
 
 IdempotencyHeader = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from app.api.models.restorations import (
     Restoration,
     RestorationsDocument,
 )
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.model import OffsetRange
 from app.http.dependencies import ServicesDependency
 from app.http.problems import (
@@ -29,7 +29,7 @@ from app.services.services import now_ms
 
 AT_A_TIME_MAX = 1_000
 
-router = APIRouter(tags=["operations"], dependencies=[OperatorOnly])
+router = APIRouter(tags=["operations"], dependencies=[OperatorOnly], responses=ANY_ERROR)
 
 
 @router.get(

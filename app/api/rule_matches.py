@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from app.api.admission import CallerDependency
 from app.api.models.rules import SampleMatchDocument
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.http.dependencies import ServicesDependency
 from app.http.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, NOT_FOUND
 from app.http.sample_events import SampleEventRequest
@@ -12,7 +12,9 @@ from app.services.sample_events import match_sample
 from app.services.services import now_ms
 
 # Not below `/rules`, where every name may be that of a rule.
-router = APIRouter(prefix="/webhooks/{webhook_id}/rule-matches", tags=["webhooks"])
+router = APIRouter(
+    prefix="/webhooks/{webhook_id}/rule-matches", tags=["webhooks"], responses=ANY_ERROR
+)
 
 
 @router.post(

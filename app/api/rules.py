@@ -8,14 +8,14 @@ from fastapi import APIRouter, Path, Response
 from app.api.admission import CallerDependency
 from app.api.models.documents import Listing
 from app.api.models.rules import RuleDocument, RuleRequest
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.rules import RULE_NAME, Rule
 from app.http.dependencies import Cursor, Limit, ServicesDependency
 from app.http.problems import INVALID_REQUEST, MEDIA_TYPE_REFUSED, NOT_FOUND, TOO_MANY_RULES
 from app.services.coverage import find_covered_names
 from app.services.services import Services
 
-router = APIRouter(prefix="/webhooks/{webhook_id}/rules", tags=["webhooks"])
+router = APIRouter(prefix="/webhooks/{webhook_id}/rules", tags=["webhooks"], responses=ANY_ERROR)
 
 _NEW: Final[dict[int | str, dict[str, Any]]] = {
     201: {"model": RuleDocument, "description": "The rule is new."}

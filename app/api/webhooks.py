@@ -15,7 +15,7 @@ from app.api.models.webhooks import (
     WebhookDocument,
     WebhookWithSecret,
 )
-from app.api.openapi import errors
+from app.api.openapi import ANY_ERROR, errors
 from app.domain.model import Webhook, WebhookStatus
 from app.domain.rules import DEFAULT_RULE, Rule
 from app.domain.tallies import Span, last_hour_from_ms, summed
@@ -35,7 +35,7 @@ from app.services import webhooks
 from app.services.authentication import select_account
 from app.services.services import Services, now_ms
 
-router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/webhooks", tags=["webhooks"], responses=ANY_ERROR)
 
 
 @router.post(
