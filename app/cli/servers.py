@@ -5,17 +5,21 @@ Each command imports only its own server. The others would add a tenth to a work
 
 import os
 import signal
+import socket
 import sys
 import threading
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from app.cli.options import load_settings, setting_options
+from app.cli.options import exit_with_error, load_settings, setting_options
 from logbroker.lazy_group import imports_without_gc
 
 if TYPE_CHECKING:
     from app.config import Settings
+
+PROCESSES_MAX: Final = 64
 
 stop_on_stdin_close_option = click.option(
     "--stop-on-stdin-close",
@@ -33,26 +37,63 @@ stop_on_stdin_close_option = click.option(
     port="Port to listen on.",
     public_url="URL that browsers use, as https://HOST, if different from the listen address.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, PROCESSES_MAX),
+    default=1,
+    show_default=True,
+    help="Number of processes that share the port. Each of them counts requests for the limits.",
+)
 @stop_on_stdin_close_option
-def api(stop_on_stdin_close: bool, **overrides: str | None) -> None:
+def api(processes: int, stop_on_stdin_close: bool, **overrides: str | None) -> None:
     """Serve the HTTP API and the console.
 
     The console is at /console. SIGTERM and Ctrl-C stop the process.
     """
+    settings = load_settings(**overrides)
+    if processes == 1:
+        if stop_on_stdin_close:
+            _stop_at_end_of(sys.stdin.fileno())
+        sys.exit(_serve_api(settings))
+    with TemporaryDirectory() as folder:
+        # Before the import of the metrics, which the processes then add up in this folder.
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        sys.exit(_serve_in_processes(settings, processes, stop_on_stdin_close))
+
+
+def _serve_in_processes(settings: "Settings", processes: int, stop_on_stdin_close: bool) -> int:
+    from app.http.process_group import bind_together, run_processes
+
+    try:
+        listeners = bind_together(settings.host, settings.port, processes)
+    except OSError as error:
+        exit_with_error(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+
+    def serve(listener: socket.socket, parent: int) -> int:
+        _stop_at_end_of(parent)
+        return _serve_api(settings, listener)
+
+    def started() -> None:
+        if stop_on_stdin_close:
+            _stop_at_end_of(sys.stdin.fileno())
+
+    return run_processes(serve, listeners, started)
+
+
+def _serve_api(settings: "Settings", listener: socket.socket | None = None) -> int:
     with imports_without_gc():
         from app.api.application import create_app
         from app.http.server import serve
 
-    settings = _load(overrides, stop_on_stdin_close)
     if not settings.console:
-        sys.exit(serve(settings, create_app))
+        return serve(settings, create_app, listener)
     with imports_without_gc():
         from app.console.application import ConsoleSwitch, create_console
 
-    sys.exit(
-        serve(
-            settings, lambda services: ConsoleSwitch(create_app(services), create_console(services))
-        )
+    return serve(
+        settings,
+        lambda services: ConsoleSwitch(create_app(services), create_console(services)),
+        listener,
     )
 
 
@@ -101,12 +142,16 @@ def live(stop_on_stdin_close: bool, **overrides: str | None) -> None:
 def _load(overrides: dict[str, str | None], stop_on_stdin_close: bool) -> "Settings":
     settings = load_settings(**overrides)
     if stop_on_stdin_close:
-        threading.Thread(target=_stop_at_stdin_end, name="stdin-watch", daemon=True).start()
+        _stop_at_end_of(sys.stdin.fileno())
     return settings
 
 
-def _stop_at_stdin_end() -> None:
-    """Send this process SIGTERM at the end of standard input."""
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+def _stop_at_end_of(descriptor: int) -> None:
+    """Send this process SIGTERM at the end of what can be read from `descriptor`."""
+
+    def wait() -> None:
+        while os.read(descriptor, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="stdin-watch", daemon=True).start()

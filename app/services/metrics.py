@@ -1,9 +1,14 @@
 """Prometheus metrics of the API."""
 
+import os
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from app.domain.model import JobStatistics
 from app.domain.states import ReplayState
@@ -97,43 +102,65 @@ class ApiMetrics:
         `jobs` is None if the database does not answer: then their metrics are omitted, since an old
         value would look like a current one.
         """
-        return generate_latest(self.registry) + generate_latest(_registry_of(jobs))
+        return generate_latest(self._merged_registry()) + generate_latest(_registry_of(jobs))
+
+    def _merged_registry(self) -> CollectorRegistry:
+        """The metrics of all processes, if they are to be added up; see `rewind api`."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return self.registry
+        merged = CollectorRegistry()
+        MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
+        return merged
 
 
 def _registry_of(jobs: JobStatistics | None) -> CollectorRegistry:
     registry = CollectorRegistry()
-    is_up = Gauge("rewind_database_up", "1 if the database answers, else 0.", registry=registry)
-    is_up.set(0 if jobs is None else 1)
-    if jobs is not None:
-        _describe_jobs(jobs, registry)
+    registry.register(_JobCollector(jobs))
     return registry
 
 
-def _describe_jobs(jobs: JobStatistics, registry: CollectorRegistry) -> None:
-    states = Gauge("rewind_replays", "Replays, by state.", ("state",), registry=registry)
-    for state in ReplayState:
-        states.labels(state.value).set(jobs.by_state.get(state, 0))
-    oldest = Gauge(
-        "rewind_replays_oldest_open_seconds",
-        "Age of the oldest OPEN replay; 0 without one.",
-        ("origin",),
-        registry=registry,
-    )
-    for origin, waited_s in jobs.oldest_open_s.items():
-        oldest.labels(origin).set(waited_s)
-    unrestored = Gauge(
-        "rewind_replays_oldest_unrestored_seconds",
-        "Age of the oldest replay that waits for a restore; 0 without one.",
-        ("origin",),
-        registry=registry,
-    )
-    for origin, waited_s in jobs.oldest_unrestored_s.items():
-        unrestored.labels(origin).set(waited_s)
-    late = Gauge(
-        "rewind_replays_late_heartbeats",
-        "Replays whose worker's lease has expired.",
-        ("origin",),
-        registry=registry,
-    )
-    for origin, count in jobs.late_heartbeats.items():
-        late.labels(origin).set(count)
+class _JobCollector(Collector):
+    """Current values, which are not to be added up over processes."""
+
+    def __init__(self, jobs: JobStatistics | None) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        """The replay statistics, unless the database does not answer."""
+        jobs = self._jobs
+        yield GaugeMetricFamily(
+            "rewind_database_up", "1 if the database answers, else 0.", 0 if jobs is None else 1
+        )
+        if jobs is None:
+            return
+        yield _gauges(
+            "rewind_replays",
+            "Replays, by state.",
+            "state",
+            {state.value: jobs.by_state.get(state, 0) for state in ReplayState},
+        )
+        yield _gauges(
+            "rewind_replays_oldest_open_seconds",
+            "Age of the oldest OPEN replay; 0 without one.",
+            "origin",
+            jobs.oldest_open_s,
+        )
+        yield _gauges(
+            "rewind_replays_oldest_unrestored_seconds",
+            "Age of the oldest replay that waits for a restore; 0 without one.",
+            "origin",
+            jobs.oldest_unrestored_s,
+        )
+        yield _gauges(
+            "rewind_replays_late_heartbeats",
+            "Replays whose worker's lease has expired.",
+            "origin",
+            jobs.late_heartbeats,
+        )
+
+
+def _gauges(name: str, description: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, description, labels=[label])
+    for text, value in values.items():
+        family.add_metric([text], value)
+    return family

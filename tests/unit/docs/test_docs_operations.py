@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 from app.api.models.operations import ProcessDocument
@@ -64,13 +65,17 @@ def families(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
             continue
         if isinstance(collector, MetricWrapperBase):
             (family,) = collector.describe()
-            labels = list(collector._labelnames)
-        else:
-            # One of ours, which is asked with a sample in it.
-            (family,) = collector.collect()
+            yield _described(family, collector._labelnames)
+            continue
+        # Ours, which are asked with a sample in each family.
+        for family in collector.collect():
             labels = [label for label in family.samples[0].labels if label != "le"]
-        name = family.name + ("_total" if family.type == "counter" else "")
-        yield name, family.type, ", ".join(labels)
+            yield _described(family, labels)
+
+
+def _described(family: Metric, labels: Iterable[str]) -> tuple[str, str, str]:
+    name = family.name + ("_total" if family.type == "counter" else "")
+    return name, family.type, ", ".join(labels)
 
 
 def shown_by(*registries: CollectorRegistry) -> Shown:
