@@ -4,13 +4,13 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.config import Settings
@@ -29,6 +29,7 @@ from app.services.event_index import EventIndexer
 from app.store import Store
 from app.store.event_index import EventIndex
 from tests.support.database.migrated import make_migrated
+from tests.support.kafka.apache_kafka import TEST_TIMEOUT_S, KafkaServer
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.damaged_log import damage_batch, flip_bit, stored_batches
 from tests.support.processes.waiting import DEADLINE_S, until
@@ -86,17 +87,23 @@ class Scene:
 
 @pytest.fixture
 def scene(broker: BrokerProcess, tmp_path: Path) -> Iterator[Scene]:
+    with scene_at(broker.bootstrap_servers, tmp_path) as scene:
+        yield scene
+
+
+@contextmanager
+def scene_at(bootstrap_servers: str, tmp_path: Path) -> Iterator[Scene]:
     database = f"sqlite:///{tmp_path}/rewind.db"
     make_migrated(database)
     settings = Settings(
         data_dir=tmp_path,
         database=database,
-        bootstrap_servers=broker.bootstrap_servers,
+        bootstrap_servers=bootstrap_servers,
         partitions=1,
         origin="here",
     )
-    ensure_topics(broker.bootstrap_servers, partitions=1, retention_ms=RETENTION_MS)
-    history = LogHistory(broker.bootstrap_servers)
+    ensure_topics(bootstrap_servers, partitions=1, retention_ms=RETENTION_MS)
+    history = LogHistory(bootstrap_servers)
     with closing(Store.open(database)) as store, closing(EventRecords(settings)) as records:
         yield Scene(settings, store, records, history)
 
@@ -122,6 +129,31 @@ def test_a_window_ends_before_the_many_events_that_follow_it(scene: Scene) -> No
 
 
 def test_no_event_of_any_window_is_lost(scene: Scene) -> None:
+    check_windows(scene)
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("apache_kafka")
+@pytest.mark.timeout(TEST_TIMEOUT_S)
+def test_no_event_of_any_window_is_lost_on_apache_kafka(
+    apache_kafka: KafkaServer, tmp_path: Path
+) -> None:
+    delete_deliveries(apache_kafka.bootstrap_servers)
+    with scene_at(apache_kafka.bootstrap_servers, tmp_path) as scene:
+        check_windows(scene)
+    delete_deliveries(apache_kafka.bootstrap_servers)
+
+
+def delete_deliveries(bootstrap_servers: str) -> None:
+    """Delete the topic if it exists."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    with suppress(KafkaException):
+        admin.delete_topics([DELIVERY_LOG])[DELIVERY_LOG].result()
+    until(lambda: DELIVERY_LOG not in admin.list_topics(timeout=DEADLINE_S).topics, "it is deleted")
+
+
+def check_windows(scene: Scene) -> None:
+    """Check windows while events of random lateness are published and indexed."""
     seed = Random().getrandbits(32)
     random, clock_ms, shorter = Random(seed), START_MS, 0
     for _ in range(15):
@@ -151,9 +183,7 @@ def test_the_index_of_a_recreated_log_is_not_used(scene: Scene) -> None:
     scene.publish([START_MS, START_MS + 20 * MINUTE_MS, *([clock_ms] * 3)], clock_ms)
     scene.index_all()
     assert scene.located(START_MS, START_MS + 1) == OffsetRange(0, 0, 1)
-    admin = AdminClient({"bootstrap.servers": scene.settings.bootstrap_servers})
-    admin.delete_topics([DELIVERY_LOG])[DELIVERY_LOG].result()
-    until(lambda: DELIVERY_LOG not in admin.list_topics(timeout=DEADLINE_S).topics, "it is deleted")
+    delete_deliveries(scene.settings.bootstrap_servers)
     ensure_topics(scene.settings.bootstrap_servers, partitions=1, retention_ms=RETENTION_MS)
     scene.times_ms.clear()
     # Longer than the previous log, with an event of the window where that one had another.
