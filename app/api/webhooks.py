@@ -94,7 +94,7 @@ def list_webhooks(
     present_ms = now_ms()
     ids = [webhook.id for webhook in page.items]
     backlogs, types = services.store.live_backlogs(ids), services.store.default_types(ids)
-    active = services.store.active_replays_of(ids)
+    active, retries = services.store.active_replays_of(ids), services.store.waiting_retries(ids)
     items = [
         WebhookDocument.of(
             webhook,
@@ -102,6 +102,7 @@ def list_webhooks(
             backlogs.get(webhook.id),
             active=active.get(webhook.id),
             event_types=types.get(webhook.id),
+            retries=retries.get(webhook.id),
         )
         for webhook in page.items
     ]
@@ -117,11 +118,14 @@ def get_webhook(
 
 
 def _document(services: Services, webhook: Webhook) -> WebhookDocument:
-    """Return the document of a webhook, with its live retries and event types. Blocks."""
+    """Return the document of a webhook, with its retries and event types. Blocks."""
     backlog = services.store.live_backlogs([webhook.id]).get(webhook.id)
     types = services.store.default_types([webhook.id]).get(webhook.id)
     active = services.store.active_replays_of([webhook.id]).get(webhook.id)
-    return WebhookDocument.of(webhook, now_ms(), backlog, active=active, event_types=types)
+    retries = services.store.waiting_retries([webhook.id]).get(webhook.id)
+    return WebhookDocument.of(
+        webhook, now_ms(), backlog, active=active, event_types=types, retries=retries
+    )
 
 
 @router.patch(

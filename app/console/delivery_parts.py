@@ -19,7 +19,8 @@ def version_of(delivery: DeliverySummary, *, is_resending: bool = False) -> str:
     It begins with "pending" while the delivery or a resend of it is pending.
     """
     status = f"{DeliveryStatus.PENDING}-resend" if is_resending else delivery.status or "unknown"
-    return f"{status}.{delivery.attempts}"
+    following = "" if delivery.next_attempt_ms is None else f".{delivery.next_attempt_ms}"
+    return f"{status}.{delivery.attempts}{following}"
 
 
 def delivery_parts(
@@ -38,7 +39,7 @@ def delivery_parts(
         "settled": escape(time_tag(delivery.settled_ms)),
         "badge": part("status", delivery, is_resending),
         "reason": escape(delivery.reason or ""),
-        "next": part("next_attempt", detail.next_attempt_ms),
+        "next": part("next_attempt", delivery.next_attempt_ms),
         "replays": part("replays", detail.replays, is_operator),
         "attempt-list": part("attempts", detail.attempts, delivery.status, is_operator),
     }

@@ -25,6 +25,7 @@ from app.domain.live_backlog import LiveBacklog, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.options import Only
+from app.domain.scheduled_retries import WaitingRetries
 from app.domain.tallies import DeliveryTally
 from app.domain.windows import format_time
 from app.services.services import now_ms
@@ -96,6 +97,7 @@ class _WebhookDetails:
     replays: Page[Replay]
     active: Replay | None
     backlog: LiveBacklog | None
+    retries: WaitingRetries | None
 
 
 @router.get("/webhooks/{webhook_id}")
@@ -133,6 +135,7 @@ async def render_webhook(
         authentication=_authentication(webhook),
         receiver_health=health_of(webhook, details.backlog, details.active),
         backlog=details.backlog,
+        retries=details.retries,
         has_two_secrets=len(webhook.secrets_at(present_ms)) > 1,
         plots=DeliveryPlots.of(
             details.tallies, shown, ranges, lambda name: page_url(url, {"range": name}) + "#range"
@@ -168,6 +171,7 @@ def _read_details(
         store.replays(ReplayFilter(webhook_id=webhook.id), limit=JOBS_SHOWN),
         store.active_replays_of([webhook.id]).get(webhook.id),
         store.live_backlogs([webhook.id]).get(webhook.id),
+        store.waiting_retries([webhook.id]).get(webhook.id),
     )
 
 

@@ -27,10 +27,16 @@ PER_WEBHOOK_MAX: Final = 2
 
 
 class ScheduledRetry(NamedTuple):
-    """What makes a resend a scheduled retry: `number` counts those of its delivery, from 0."""
+    """What makes a resend a scheduled retry: `number` counts those of its delivery, from 0.
+
+    `attempts` is the number of attempts that the event had before, live ones and retries.
+    """
 
     number: int
     event_ms: int
+    attempts: int
+    event_id: str
+    event_type: str
 
 
 class NewResend(NamedTuple):
@@ -48,6 +54,11 @@ class ResendResult(NamedTuple):
     response_status: int | None = None
     reason: str | None = None
     response: str | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether a request was made."""
+        return self.duration_ms is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ retry is a row of the database, like a resend. A worker makes the attempt when i
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from app.domain.deliveries import DeliveryPlace
 from app.domain.delivery import Rejected, Unreachable
 from app.domain.model import Webhook
+from app.domain.resends import ResendResult
 from app.domain.retry import (
     RETRY_AFTER_S_MAX,
     SPREAD,
@@ -32,7 +33,7 @@ days."""
 
 
 class NewScheduledRetry(NamedTuple):
-    """An event whose live attempts have failed; its first scheduled retry is due in `pause_s`."""
+    """An event whose live `attempts` have failed; its first scheduled retry is due in `pause_s`."""
 
     webhook_id: str
     place: DeliveryPlace
@@ -40,6 +41,49 @@ class NewScheduledRetry(NamedTuple):
     event_type: str
     event_ms: int
     pause_s: float
+    attempts: int
+
+
+class RetryProgress(NamedTuple):
+    """How far the scheduled retries of a delivery are.
+
+    `attempts` counts all that were made, live ones included. `next_ms` is when the next one is due;
+    None while a worker makes it, and at the end. `result` is that of the last one, at `ended_ms`;
+    None while a retry is pending.
+    """
+
+    attempts: int
+    next_ms: int | None = None
+    result: ResendResult | None = None
+    ended_ms: int | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the delivery waits for a retry."""
+        return self.result is None
+
+    @classmethod
+    def of_last(
+        cls,
+        attempts: int,
+        due_ms: int | None,
+        result: ResendResult | None = None,
+        ended_ms: int | None = None,
+    ) -> Self:
+        """The progress with a last retry that had `attempts` before it."""
+        if result is None:
+            return cls(attempts, due_ms)
+        return cls(attempts + result.is_sent, None, result, ended_ms)
+
+
+class WaitingRetries(NamedTuple):
+    """The events of a webhook that wait for a scheduled retry, and when the first one is due.
+
+    `next_ms` is None while workers make the retries of all of them.
+    """
+
+    events: int
+    next_ms: int | None
 
 
 class RetrySchedule(NamedTuple):

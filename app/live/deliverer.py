@@ -37,7 +37,7 @@ from app.log.attempts import FailedAttempt, encode_attempt
 from app.log.event import LoggedEvent, NewEvent, place_name
 from app.log.group_position import Bounds, Committed, GroupPosition
 from app.log.group_reader import GroupReader
-from app.log.outcomes import DeliveryOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, OutcomeRetries, encode_outcome
 from app.log.topics import DELIVERERS, DELIVERY_LOG
 
 GROUP: Final = DELIVERERS
@@ -244,6 +244,7 @@ class Deliverer:
                 time_ms=now_ms,
                 digest=lasting_digest(delivery.event_id, event.value),
                 duration_ms=delivery.took_ms,
+                retries=OutcomeRetries.PENDING if delivery.is_scheduled else None,
             )
             record = _record(delivery, event, encode_outcome(result))
             if delivery.has_failed:

@@ -95,6 +95,7 @@ class ScheduledRetries:
             event.event_type,
             event.timestamp_ms,
             pause_s,
+            delivery.attempts,
         )
         self._pending.append(_PendingRetry(new, partial(self._finish, delivery, reason, stored)))
         self._has_pending.set()

@@ -14,10 +14,15 @@ outcome. `digest` identifies the event in every data centre: 64 bits of BLAKE2b 
 byte and its body. `durationMs` is the duration of the last attempt; it is absent if there was none.
 Older versions wrote neither. A record may be repeated, after a crash also with
 another outcome.
+
+An event that waits for a scheduled retry has the outcome `failed` with `"retries": "pending"`. When
+its retries end, a worker writes another record, with `"retries": "ended"`. Other records have no
+such member.
 """
 
 import json
 import re
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from app.domain.delivery import LiveOutcome
@@ -32,6 +37,16 @@ _NUMBER_MAX: Final = 2**63 - 1
 
 REASON_CHARS_MAX: Final = 500
 """Longer reasons are cut, because there is one record for each event."""
+
+
+class OutcomeRetries(StrEnum):
+    """What an outcome says about the scheduled retries of its event."""
+
+    PENDING = "pending"
+    """A worker makes further attempts, so another outcome follows."""
+
+    ENDED = "ended"
+    """A worker wrote it, after the last of them."""
 
 
 class DeliveryOutcome(NamedTuple):
@@ -51,6 +66,9 @@ class DeliveryOutcome(NamedTuple):
     duration_ms: float | None = None
     """The duration of the last attempt; None without one, and in outcomes of older versions."""
 
+    retries: OutcomeRetries | None = None
+    """None without scheduled retries, and in outcomes of older versions."""
+
 
 def encode_outcome(outcome: DeliveryOutcome) -> bytes:
     """Return the value of its record."""
@@ -67,6 +85,8 @@ def encode_outcome(outcome: DeliveryOutcome) -> bytes:
         text += f',"digest":"{outcome.digest:016x}"'
     if outcome.duration_ms is not None:
         text += f',"durationMs":{outcome.duration_ms:.1f}'
+    if outcome.retries is not None:
+        text += f',"retries":"{outcome.retries}"'
     return f"{text}}}".encode("utf-8", "surrogatepass")
 
 
@@ -91,6 +111,7 @@ def _outcome(members: dict[str, Any]) -> DeliveryOutcome:
         time_ms=parse_time(members["time"]),
         digest=_digest(members.get("digest")),
         duration_ms=_duration_ms(members.get("durationMs")),
+        retries=_retries(members.get("retries")),
     )
 
 
@@ -104,6 +125,10 @@ def _digest(text: str | None) -> int | None:
 
 def _duration_ms(value: object) -> float | None:
     return None if value is None else duration_ms(value)
+
+
+def _retries(value: Any) -> OutcomeRetries | None:
+    return None if value is None else OutcomeRetries(value)
 
 
 def whole_number(value: object) -> int:

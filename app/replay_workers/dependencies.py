@@ -10,7 +10,7 @@ from app.log.reader_clients import ReaderClients
 from app.log.replay_requests import ReplayRequestPublisher
 from app.mail.mailer import Mailer
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.outcome_publisher import OutcomePublisher
 from app.replay_workers.work_watch import WorkWatch
 from app.store import Store
 from app.webhooks.guard import Guard
@@ -33,6 +33,6 @@ class WorkerDependencies:
     guard: Guard
     attempts: AttemptSender
     metrics: WorkerMetrics
-    outcome_publisher: ReplayOutcomePublisher
+    outcome_publisher: OutcomePublisher
     mailer: Mailer | None = None
     postponements: Postponements = field(default_factory=Postponements)

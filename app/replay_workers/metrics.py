@@ -111,9 +111,9 @@ class WorkerMetrics:
         """Count a heartbeat; one that is not sent got no response from the database."""
         self._heartbeats.labels("sent" if is_sent else "missed").inc()
 
-    def count_lost_outcome(self) -> None:
-        """Count a record for `replay_outcomes` that is dropped."""
-        self._outcomes_lost.inc()
+    def count_lost_outcomes(self, count: int) -> None:
+        """Count records for `replay_outcomes` or `delivery_outcomes` that are dropped."""
+        self._outcomes_lost.inc(count)
 
     def count_notice(self, is_sent: bool) -> None:
         """Count an attempt to notify a webhook."""

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from app.audit_log import record_change
 from app.config import Settings
 from app.delivery.attempt import AttemptSender, WebhookMessage
+from app.domain.dedupe import lasting_digest
 from app.domain.deliveries import DeliveryStatus
 from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.model import Webhook, WebhookStatus
@@ -29,6 +30,7 @@ from app.domain.tallies import CountedTally, SettledDelivery, tallies_of
 from app.log.deliveries import DeliveryReader
 from app.log.errors import LogError, NotInLog
 from app.replay_workers.delivery import LAST_REQUESTS_S
+from app.replay_workers.outcome_publisher import EndedRetries, OutcomePublisher
 from app.replay_workers.work_watch import WorkWatch
 from app.store import Store, StoreUnavailable, WebhookNotFound
 
@@ -44,13 +46,14 @@ class _Sent(NamedTuple):
     """The result of a claim. The rest is about scheduled retries.
 
     `outcome` is the one to count, if the event is settled by this; else the next retry is due in
-    `pause_s`. `webhook` is the one that was sent to.
+    `pause_s`. `webhook` is the one that was sent to, `digest` that of the event, if it was read.
     """
 
     result: ResendResult
     outcome: LiveOutcome | None = None
     pause_s: float | None = None
     webhook: Webhook | None = None
+    digest: int | None = None
 
 
 class Resender:
@@ -66,6 +69,7 @@ class Resender:
         work: WorkWatch,
         reader: DeliveryReader,
         attempts: AttemptSender,
+        outcomes: OutcomePublisher,
         settings: Settings,
         worker: str,
     ) -> None:
@@ -73,6 +77,7 @@ class Resender:
         self._work = work
         self._reader = reader
         self._attempts = attempts
+        self._outcomes = outcomes
         self._origin = settings.origin
         self._schedule = settings.retry_schedule
         self._history_ms = settings.history_ms
@@ -141,6 +146,7 @@ class Resender:
                 _log.warning("resend-postponed", extra=extra)
                 await asyncio.to_thread(self._store.release_resend, claim, _RETRY_S)
                 return
+            await self._publish(claim, sent)
             is_recorded = await asyncio.to_thread(self._record, claim, sent)
             event = "resend-finished" if is_recorded else "resend-claimed-again"
             _log.info(event, extra={"resend": claim.resend_id, "status": sent.result.status})
@@ -159,11 +165,13 @@ class Resender:
             return _skipped("the log no longer has the event", LiveOutcome.FAILED)
         attempt = await self._attempts.send(WebhookMessage(delivery.event_id, body), webhook)
         duration_ms = 1_000 * attempt.duration_s
+        digest = lasting_digest(delivery.event_id, body)
         if isinstance(attempt.outcome, Delivered):
             result = ResendResult(DeliveryStatus.SUCCEEDED, duration_ms, attempt.outcome.status)
-            return _Sent(result, LiveOutcome.DELIVERED)
+            return _Sent(result, LiveOutcome.DELIVERED, digest=digest)
         assert isinstance(attempt.outcome, Rejected | Unreachable), "resends are never withheld"
-        return self._failed(claim.retry, webhook, attempt.outcome, duration_ms)
+        sent = self._failed(claim.retry, webhook, attempt.outcome, duration_ms)
+        return sent._replace(digest=digest)
 
     def _failed(
         self,
@@ -181,6 +189,17 @@ class Resender:
         jitter = random.random()  # noqa: S311  spreads load, guards nothing
         pause_s = scheduled_pause_s(scheduled_s, retry.number + 1, outcome, jitter)
         return _Sent(result, LiveOutcome.FAILED if pause_s is None else None, pause_s, webhook)
+
+    async def _publish(self, claim: ResendClaim, sent: _Sent) -> None:
+        """Publish the outcome of an event whose scheduled retries end, for readers of the log."""
+        if claim.retry is None or sent.pause_s is not None:
+            return
+        # That of a deleted webhook is not counted in its statistics.
+        outcome = sent.outcome or LiveOutcome.DISABLED
+        ended = EndedRetries(
+            claim.webhook_id, claim.place, claim.retry, outcome, sent.result, sent.digest
+        )
+        await self._outcomes.publish_ended_retries([ended])
 
     def _record(self, claim: ResendClaim, sent: _Sent) -> bool:
         """Whether the result was recorded; counts a scheduled retry that is the last one. Blocks.

@@ -162,6 +162,7 @@ class SelectionReader:
             self._lease,
             continues,
             settings=self._dependencies.settings,
+            outcomes=self._dependencies.outcome_publisher,
         )
 
     def _window_offsets(self) -> OffsetRange:

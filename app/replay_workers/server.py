@@ -30,7 +30,7 @@ from app.process import (
 )
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.outcome_publisher import OutcomePublisher
 from app.replay_workers.resender import Resender
 from app.replay_workers.work_watch import WorkWatch
 from app.replay_workers.worker import ReplayWorker
@@ -105,7 +105,7 @@ async def _serve(settings: Settings, store: Store) -> None:
             guard,
             AttemptSender(sender, metrics.deliveries),
             metrics,
-            ReplayOutcomePublisher(publisher, metrics),
+            OutcomePublisher(publisher, metrics),
             Mailer.of(settings),
         )
         worker = ReplayWorker(dependencies)
@@ -114,7 +114,13 @@ async def _serve(settings: Settings, store: Store) -> None:
         sys.stderr.write(f"{READY_LINE}\n")
         reader = DeliveryReader(settings, history, outcomes)
         resender = Resender(
-            store, dependencies.work, reader, dependencies.attempts, settings, worker.name
+            store,
+            dependencies.work,
+            reader,
+            dependencies.attempts,
+            dependencies.outcome_publisher,
+            settings,
+            worker.name,
         )
         loop = asyncio.get_running_loop()
 

@@ -11,6 +11,7 @@ from app.domain.deliveries import DeliveryPlace, DeliveryReplay, DeliveryStatus,
 from app.domain.lateness import AHEAD_MS_MAX
 from app.domain.model import Webhook, WebhookStatus, Window
 from app.domain.resends import NewResend, Resend, attempt_of
+from app.domain.scheduled_retries import RetryProgress
 from app.domain.windows import not_retained
 from app.log.deliveries import DeliveryDetail, DeliveryPage, DeliveryQuery, DeliverySummary
 from app.log.errors import NotInLog, WindowNotRetained
@@ -121,9 +122,9 @@ def _completed(
         partition, origin = services.history.partition_for(webhook_id), services.settings.origin
         late_until_ms = store.late_recorded_ms(partition, query.window, origin=origin)
     # The retries first: one that succeeds meanwhile is seen at least once.
-    scheduled = frozenset(store.scheduled_retries(webhook_id))
+    retries = store.retry_progress(webhook_id)
     resent = store.resent_places(webhook_id)
-    return replace(query, late_until_ms=late_until_ms, resent=resent, scheduled=scheduled)
+    return replace(query, late_until_ms=late_until_ms, resent=resent, retries=retries)
 
 
 async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> DeliveryDetail:
@@ -185,17 +186,19 @@ def _with_resends(found: DeliveryDetail, resends: Sequence[Resend]) -> DeliveryD
     made = [attempt_of(each, last + n) for n, each in enumerate(resends, start=1)]
     attempts = [*found.attempts, *(each for each in made if each is not None)]
     pending = [each for each in resends if each.status is DeliveryStatus.PENDING]
-    retry = next((each for each in pending if each.retry is not None), None)
     summary = found.summary
+    # The oldest is first.
+    for each in reversed(resends):
+        if each.retry is not None:
+            progress = (each.retry.attempts, each.due_ms, each.result, each.finished_ms)
+            summary = summary.with_retries(RetryProgress.of_last(*progress))
+            break
     if any(each.status is DeliveryStatus.SUCCEEDED for each in resends):
         summary = summary.after_resend()
-    elif retry is not None:
-        summary = summary.before_retry()
     return replace(
         found,
         summary=summary,
         attempts=tuple(sorted(attempts, key=lambda each: each.time_ms)),
-        next_attempt_ms=found.next_attempt_ms if retry is None else retry.due_ms,
         pending_resends=sum(each.retry is None for each in pending),
     )
 

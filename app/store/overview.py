@@ -13,6 +13,7 @@ from app.domain.live_backlog import CURRENT_MS, WebhookHealth
 from app.domain.model import Webhook, WebhookStatus
 from app.domain.options import ReplayReason
 from app.domain.tallies import DeliveryTally, Span
+from app.store.scheduled_retries import count_all_waiting_retries
 from app.store.secret_keys import keys_of
 from app.store.sql import now_ms
 from app.store.tables import delivery_tallies, live_backlogs, replays, webhooks
@@ -24,7 +25,8 @@ from app.store.webhooks import to_webhook
 class WebhookTotals:
     """The number of webhooks by health or, if they are not ENABLED, by status.
 
-    `waiting_events` are their events in the live backlogs of failing webhooks.
+    `waiting_events` are their events in the live backlogs of failing webhooks, `retried_events`
+    those that wait for a scheduled retry.
     """
 
     healthy: int = 0
@@ -33,6 +35,7 @@ class WebhookTotals:
     pending: int = 0
     disabled: int = 0
     waiting_events: int = 0
+    retried_events: int = 0
 
 
 def sum_tallies_by_start(
@@ -128,7 +131,8 @@ def count_webhooks_by_health(
         counts[name] = count
         # MySQL returns sums as decimals.
         waiting += int(events)
-    return WebhookTotals(**counts, waiting_events=waiting)
+    retried = count_all_waiting_retries(connection, _belongs_to(of_account))
+    return WebhookTotals(**counts, waiting_events=waiting, retried_events=retried)
 
 
 def _current_backlogs() -> Subquery:

@@ -32,6 +32,8 @@ resends: Final = Table(
     Column("retry_number", Integer),
     Column("event_ms", BigInteger),
     Column("event_type", Text),
+    # Those of the event before this one; NULL also in retries of a version without this column.
+    Column("attempts", Integer),
     # For claims, which look for the webhooks that wait.
     Index(None, "origin", "status", "webhook_id", "due_ms"),
     # Most scheduled retries are not due: workers look every second whether one is.

@@ -79,7 +79,7 @@ def create_resends(
     if lock_webhook(connection, webhook_id, of_account) is None:
         raise WebhookNotFound(webhook_id)
     rows = connection.execute(select(resends).where(_row.webhook_id == webhook_id, _IS_PENDING))
-    pending = {_place(row): _to_resend(row) for row in rows}
+    pending = {_place(row): to_resend(row) for row in rows}
     missing = {each.place: each for each in new if each.place not in pending}
     requested = sum(each.retry is None for each in pending.values())
     if requested + len(missing) > PENDING_MAX:
@@ -249,7 +249,7 @@ def list_resends(
         .order_by(_row.created_ms.desc(), _row.id.desc())
         .limit(_SHOWN_MAX)
     )
-    return tuple(_to_resend(row) for row in reversed(connection.execute(query).all()))
+    return tuple(to_resend(row) for row in reversed(connection.execute(query).all()))
 
 
 def resent_places(connection: Connection, webhook_id: str) -> frozenset[DeliveryPlace]:
@@ -300,7 +300,8 @@ def _place(row: Row[Any]) -> DeliveryPlace:
     return DeliveryPlace(row.origin, row.log_partition, row.record_offset)
 
 
-def _to_resend(row: Row[Any]) -> Resend:
+def to_resend(row: Row[Any]) -> Resend:
+    """The resend of a row."""
     is_pending = row.status == DeliveryStatus.PENDING
     return Resend(
         id=row.id,
@@ -308,7 +309,7 @@ def _to_resend(row: Row[Any]) -> Resend:
         place=_place(row),
         event_id=row.event_id,
         created_ms=row.created_ms,
-        result=None if is_pending else _result(row),
+        result=None if is_pending else to_result(row),
         finished_ms=row.finished_ms,
         worker=row.worker,
         retry=_retry(row),
@@ -317,10 +318,15 @@ def _to_resend(row: Row[Any]) -> Resend:
 
 
 def _retry(row: Row[Any]) -> ScheduledRetry | None:
-    return None if row.retry_number is None else ScheduledRetry(row.retry_number, row.event_ms)
+    if row.retry_number is None:
+        return None
+    # One live attempt at least, in retries of a version that did not count them.
+    attempts = row.retry_number + 1 if row.attempts is None else row.attempts
+    return ScheduledRetry(row.retry_number, row.event_ms, attempts, row.event_id, row.event_type)
 
 
-def _result(row: Row[Any]) -> ResendResult:
+def to_result(row: Row[Any]) -> ResendResult:
+    """The result of the row of a resend that has ended."""
     return ResendResult(
         DeliveryStatus(row.status),
         None if row.duration_us is None else row.duration_us / 1_000,

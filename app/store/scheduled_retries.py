@@ -3,20 +3,50 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    func,
+    insert,
+    literal,
+    null,
+    select,
+    update,
+)
 
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.delivery import LiveOutcome
 from app.domain.handovers import LiveHandover
-from app.domain.resends import ResendClaim, ResendResult
-from app.domain.scheduled_retries import WAITING_MAX, NewScheduledRetry
+from app.domain.resends import Resend, ResendClaim, ResendResult
+from app.domain.scheduled_retries import (
+    WAITING_MAX,
+    NewScheduledRetry,
+    RetryProgress,
+    WaitingRetries,
+)
 from app.domain.tallies import SettledDelivery, tallies_of
 from app.store.resend_tables import resends
-from app.store.resends import finish_resend
-from app.store.sql import TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
+from app.store.resends import PLACES_MAX, finish_resend, to_resend, to_result
+from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
+from app.store.tables import webhooks
 from app.store.tallies import add_tallies
 
 _row: Final = resends.c
+
+_ATTEMPTS: Final = func.coalesce(_row.attempts, _row.retry_number + 1)
+"""Those before a retry; one live attempt at least, in rows of a version that did not count them."""
+
+_RESULT: Final = (
+    *(_row.status, _row.finished_ms, _row.duration_us, _row.response_status, _row.reason),
+    # Long, and not shown in lists.
+    null().label("response"),
+)
+_PLACE: Final = (_row.origin, _row.log_partition, _row.record_offset)
+_DUE_MS: Final = case((_row.claims == 0, _row.due_ms))
+"""When a pending retry is due; NULL while a worker makes it."""
 
 _IS_WAITING: Final = and_(
     _row.status == str(DeliveryStatus.PENDING), _row.retry_number.is_not(None)
@@ -56,6 +86,7 @@ def _add(connection: Connection, new: NewScheduledRetry) -> bool:
         "retry_number": 0,
         "event_ms": new.event_ms,
         "event_type": new.event_type[:TEXT_CHARS_MAX],
+        "attempts": new.attempts,
     }
     connection.execute(insert(resends).values(values))
     return True
@@ -83,6 +114,7 @@ def retry_later(
         "due_ms": ms_from_now(pause_s),
         "claims": literal(0),
         "retry_number": _row.retry_number + 1,
+        "attempts": _ATTEMPTS + 1,
         **{name: _row[name] for name in (*kept, "event_ms", "event_type")},
     }
     query = select(*next_one.values()).where(_row.id == claim.resend_id)
@@ -106,11 +138,87 @@ def recently_scheduled(
     return frozenset((row.log_partition, row.record_offset) for row in connection.execute(query))
 
 
-def scheduled_retries(connection: Connection, webhook_id: str) -> Mapping[DeliveryPlace, int]:
-    """The deliveries of a webhook that wait for a scheduled retry, and when it is due."""
-    query = select(_row.origin, _row.log_partition, _row.record_offset, _row.due_ms)
-    rows = connection.execute(query.where(_row.webhook_id == webhook_id, _IS_WAITING))
-    return {DeliveryPlace(*place): due_ms for *place, due_ms in rows}
+def list_retry_progress(
+    connection: Connection, webhook_id: str
+) -> Mapping[DeliveryPlace, RetryProgress]:
+    """The deliveries of a webhook with scheduled retries, and how far these are.
+
+    All that are pending, and those whose last retry is one of the latest `PLACES_MAX` that ended.
+    """
+    of_webhook = select(*_PLACE, _ATTEMPTS, _DUE_MS, *_RESULT).where(
+        _row.webhook_id == webhook_id, _row.retry_number.is_not(None)
+    )
+    is_pending = _row.status == str(DeliveryStatus.PENDING)
+    ended = of_webhook.where(~is_pending).order_by(_row.created_ms.desc()).limit(PLACES_MAX)
+    found: dict[DeliveryPlace, RetryProgress] = {}
+    for query in (of_webhook.where(is_pending), ended):
+        for row in connection.execute(query):
+            origin, partition, offset, attempts, due_ms = row[:5]
+            place = DeliveryPlace(origin, partition, offset)
+            # The latest retry of a delivery comes first.
+            if place not in found:
+                result = None if query is not ended else to_result(row)
+                found[place] = RetryProgress.of_last(attempts, due_ms, result, row.finished_ms)
+    return found
+
+
+def count_waiting_retries(
+    connection: Connection, webhook_ids: Collection[str]
+) -> dict[str, WaitingRetries]:
+    """The events that wait for a scheduled retry, of the webhooks that have some."""
+    found: dict[str, WaitingRetries] = {}
+    ids = sorted(set(webhook_ids))
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        query = (
+            select(_row.webhook_id, func.count(), func.min(_DUE_MS))
+            .where(_row.webhook_id.in_(ids[start : start + IDS_PER_QUERY]), _IS_WAITING)
+            .group_by(_row.webhook_id)
+        )
+        for webhook_id, events, next_ms in connection.execute(query):
+            found[webhook_id] = WaitingRetries(events, next_ms)
+    return found
+
+
+def count_all_waiting_retries(connection: Connection, is_webhook: ColumnElement[bool]) -> int:
+    """The events that wait for a scheduled retry, of the existing webhooks with a condition."""
+    row = webhooks.c
+    # By webhook, as the index of resends begins with it.
+    query = (
+        select(func.count())
+        .select_from(webhooks.join(resends, _row.webhook_id == row.id))
+        .where(row.deleted_ms.is_(None), is_webhook, _IS_WAITING)
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def retries_of_handover(
+    connection: Connection, handover: LiveHandover, *, origin: str
+) -> list[Resend]:
+    """The scheduled retries that no worker is making, of the events that a replay sends instead."""
+    rows = _rows_of(connection, handover, origin)
+    return [to_resend(row) for row in rows if _is_idle(row)]
+
+
+def _is_idle(row: Row[Any]) -> bool:
+    # No worker sends one with an expired lease.
+    return bool(row.claims == 0 or row.is_due)
+
+
+def _rows_of(connection: Connection, handover: LiveHandover, origin: str) -> list[Row[Any]]:
+    offsets = handover.offsets
+    candidates = select(resends, (_row.due_ms <= now_ms()).label("is_due")).where(
+        _row.webhook_id == handover.webhook_id,
+        _row.origin == origin,
+        _row.log_partition == offsets.partition,
+        _row.record_offset >= offsets.start,
+        _row.record_offset < offsets.end,
+        _IS_WAITING,
+    )
+    return [
+        row
+        for row in connection.execute(candidates)
+        if handover.includes(row.log_partition, row.record_offset, row.event_ms, row.event_type)
+    ]
 
 
 def take_over_retries(
@@ -121,23 +229,9 @@ def take_over_retries(
     Their events are counted as skipped, for those of the last `history_ms`. Returns how many are
     being sent by workers, which have to end first. Locks the rows that it changes.
     """
-    offsets = handover.offsets
-    candidates = select(resends, (_row.due_ms <= now_ms()).label("is_due")).where(
-        _row.webhook_id == handover.webhook_id,
-        _row.origin == origin,
-        _row.log_partition == offsets.partition,
-        _row.record_offset >= offsets.start,
-        _row.record_offset < offsets.end,
-        _IS_WAITING,
-    )
     in_flight, ended = 0, []
-    for row in connection.execute(candidates).all():
-        place = (row.log_partition, row.record_offset)
-        if not handover.includes(*place, row.event_ms, row.event_type):
-            continue
-        # No worker sends one with an expired lease.
-        is_idle = row.claims == 0 or row.is_due
-        if is_idle and _end(connection, row.id, row.claims, handover.reason):
+    for row in _rows_of(connection, handover, origin):
+        if _is_idle(row) and _end(connection, row.id, row.claims, handover.reason):
             ended.append(row.event_ms)
         else:
             in_flight += 1

@@ -438,9 +438,11 @@ class Store:
     delete_old_resends = writes(resend_table.delete_old_resends)
     add_scheduled_retries = writes(retry_table.add_scheduled_retries)
     retry_later = writes(retry_table.retry_later)
-    scheduled_retries = reads(retry_table.scheduled_retries)
+    retry_progress = reads(retry_table.list_retry_progress)
     recently_scheduled = reads(retry_table.recently_scheduled)
+    retries_of_handover = reads(retry_table.retries_of_handover)
     take_over_retries = writes(retry_table.take_over_retries)
+    waiting_retries = reads(retry_table.count_waiting_retries)
 
     add_pipeline_run = writes(run_table.add_pipeline_run)
     pipeline_runs = reads(run_table.list_pipeline_runs)

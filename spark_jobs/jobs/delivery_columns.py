@@ -39,6 +39,7 @@ _OUTCOME: Final = pa.schema(
         ("settledTime", TIME),
         ("reason", pa.string()),
         ("durationMs", pa.float64()),
+        ("isWaiting", pa.bool_()),
         ("server", pa.string()),
     ]
 )
@@ -144,6 +145,7 @@ def parse_outcome(
         _EPOCH + timedelta(milliseconds=outcome.time_ms),
         outcome.reason,
         outcome.duration_ms,
+        outcome.is_waiting,
         None if server is None else _text(server),
     )
 

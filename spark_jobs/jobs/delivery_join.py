@@ -3,8 +3,8 @@
 `delivery_log` is joined with `delivery_outcomes` on the position of the delivery: origin, partition
 and offset. An event waits for its outcome until the watermark has passed its event time plus
 `within_s`; without one by then, its row has no outcome. An event has one row, with its first
-outcome. Spark silently drops an event that arrives behind the watermark; `delivery-report`, which
-reads the loaded records, includes it.
+outcome; while it waits for a scheduled retry, it has none. Spark silently drops an event that
+arrives behind the watermark; `delivery-report`, which reads the loaded records, includes it.
 
 Mirrored events are skipped: their outcomes have positions in another log, and they are joined
 there.
@@ -130,7 +130,7 @@ class DeliveryJoin:
             .withWatermark("eventTime", delay)
         )
         first = (
-            outcomes.where(sql.col("origin") == self.origin)
+            outcomes.where((sql.col("origin") == self.origin) & ~sql.col("isWaiting"))
             .select(*_OUTCOME_PLACE, *_OUTCOME_MEMBERS)
             .withWatermark("settledTime", delay)
             .dropDuplicatesWithinWatermark(list(_OUTCOME_PLACE))

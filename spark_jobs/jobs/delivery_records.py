@@ -6,8 +6,8 @@ The replay service writes them.
   `event-type`, `origin`, `account-id`; the last header of a name counts.
 - `delivery_outcomes`: results of live deliveries. The value's `partition` and `offset` are those of
   the delivery in the `delivery_log` of header `origin`; header `server` names the process that
-  attempted it. There may be several records per delivery,
-  with different outcomes.
+  attempted it. There may be several records per delivery, with different outcomes: one that waits
+  for a scheduled retry has `retries` "pending", and when its retries have ended another record.
 - `replay_outcomes`: what a replay did between two checkpoints, by the hour of events. Of records
   with the same `replayId` and `start`, the highest `epoch` counts, and within it the last record.
 """
@@ -63,6 +63,9 @@ class OutcomeRecord:
 
     duration_ms: float | None = None
     """The duration of the last attempt; None without one, and in outcomes of older versions."""
+
+    is_waiting: bool = False
+    """Whether it waits for a scheduled retry, so that another record follows."""
 
 
 class ReplayHour(NamedTuple):
@@ -135,6 +138,7 @@ def parse_delivery_outcome(value: bytes | None) -> OutcomeRecord:
             digest=_digest(members.get("digest")),
             reason=None if members["reason"] is None else _text(members, "reason"),
             duration_ms=_duration_ms(members.get("durationMs")),
+            is_waiting=_is_waiting(members.get("retries")),
         )
     except KeyError as missing:
         raise UndecodableRecord(f"missing member {missing}") from missing
@@ -215,6 +219,12 @@ def _duration_ms(value: Any) -> float | None:
     if type(value) not in (int, float) or not 0 <= value <= _LONG_MAX:
         raise UndecodableRecord(f"durationMs is {value!r}; allowed are numbers from 0")
     return float(value)
+
+
+def _is_waiting(retries: object) -> bool:
+    if retries not in (None, "pending", "ended"):
+        raise UndecodableRecord(f'retries is {retries!r}; allowed are "pending" and "ended"')
+    return retries == "pending"
 
 
 def _signed(digest: bytes) -> int:

@@ -437,22 +437,30 @@ def test_a_delivery_is_pending_until_its_last_scheduled_retry(
     assert operator.patch(path, json={"retrySchedule": [1, 3_600]}).status_code == 200
     receiver.answer(503)
     scene.owe(webhook, event(51))
-    until(lambda: scene.store.scheduled_retries(webhook.id), "it waits for a scheduled retry")
+    until(lambda: scene.store.retry_progress(webhook.id), "it waits for a scheduled retry")
     until(lambda: listed(operator, webhook, status="pending"), "it is listed")
+    (progress,) = scene.store.retry_progress(webhook.id).values()
+    due = format_time(progress.next_ms or 0)
     (found,) = listed(operator, webhook)
     assert (found["status"], found["settledTime"]) == ("pending", None)
+    assert (found["attemptCount"], found["nextAttemptTime"]) == (2, due)
+    page = operator.get(path).json()
+    assert page["scheduledRetries"] == {"waitingEvents": 1, "nextAttemptAt": due}
     assert listed(operator, webhook, status="failed") == []
     detail = operator.get(f"/deliveries/{found['id']}").json()
     assert (detail["status"], detail["pendingResends"]) == ("pending", 0)
-    (due_ms,) = scene.store.scheduled_retries(webhook.id).values()
-    assert detail["nextAttemptTime"] == format_time(due_ms)
+    assert (detail["attemptCount"], detail["nextAttemptTime"]) == (2, due)
     assert [each["trigger"] for each in detail["attempts"]] == ["live", "live"]
     # A request makes the retry due, instead of a second attempt.
     receiver.answer(204)
     answer = operator.post(f"/deliveries/{found['id']}/resend")
     assert answer.status_code == 202, answer.text
     until(lambda: listed(operator, webhook, status="succeeded"), "it has succeeded")
-    assert not scene.store.scheduled_retries(webhook.id)
+    assert operator.get(path).json()["scheduledRetries"] is None
+    (found,) = listed(operator, webhook)
+    assert (found["attemptCount"], found["nextAttemptTime"]) == (3, None)
+    assert found["responseStatus"] == 204
+    assert listed(operator, webhook, limit=1) == [found]
     detail = operator.get(f"/deliveries/{found['id']}").json()
     assert [each["trigger"] for each in detail["attempts"]] == ["live", "live", "retry"]
     assert (detail["status"], detail["nextAttemptTime"]) == ("succeeded", None)

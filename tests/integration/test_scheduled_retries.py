@@ -15,10 +15,16 @@ from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.model import NewReplay, NewWebhook, Webhook, WebhookStatus, Window
 from app.domain.options import Only, ReplayOptions
-from app.domain.scheduled_retries import LIMIT_REASON, WAITING_MAX, NewScheduledRetry
+from app.domain.scheduled_retries import (
+    LIMIT_REASON,
+    WAITING_MAX,
+    NewScheduledRetry,
+    RetryProgress,
+)
 from app.domain.states import TERMINAL, ReplayState
 from app.domain.tallies import DeliveryTally, Span, summed
 from app.live import deliverer
+from app.log.outcomes import OutcomeRetries
 from app.log.topics import DELIVERY_LOG
 from app.store.resend_tables import resends
 from app.webhooks.signing import new_secret
@@ -147,6 +153,12 @@ def fail_among_others(
     until(lambda: len(scene.outcomes()) == 10, "an outcome for each event")
 
 
+def waiting(scene: LiveScene, webhook: Webhook) -> dict[DeliveryPlace, RetryProgress]:
+    """The deliveries that wait for a scheduled retry."""
+    found = scene.store.retry_progress(webhook.id)
+    return {place: each for place, each in found.items() if each.is_pending}
+
+
 def is_disabled(scene: LiveScene, webhook: Webhook) -> bool:
     return scene.store.webhook(webhook.id).status is WebhookStatus.DISABLED
 
@@ -181,6 +193,14 @@ def outcome_of(scene: LiveScene, number: int) -> LiveOutcome | None:
     return {each.event_id: each.outcome for each in scene.outcomes()}.get(f"evt_{number}")
 
 
+def outcomes_of(
+    scene: LiveScene, event_id: str
+) -> list[tuple[LiveOutcome, OutcomeRetries | None, int]]:
+    """The outcomes of an event in the log, with what they say about retries, and its attempts."""
+    found = [each for each in scene.outcomes() if each.event_id == event_id]
+    return [(each.outcome, each.retries, each.attempts) for each in found]
+
+
 def counted(scene: LiveScene, webhook: Webhook) -> DeliveryTally:
     return summed(scene.store.tallies(webhook.id, Span.SETTLED, 0), 0)
 
@@ -208,8 +228,13 @@ def test_an_event_that_fails_while_others_are_accepted_arrives_later(
     until(lambda: counted(scene, webhook).settled == 10, "all are counted")
     assert counted(scene, webhook).delivered == 10
     assert Counter(receiver.accepted) == Counter(ids(0, 10))
-    assert scene.store.scheduled_retries(webhook.id) == {}
+    assert waiting(scene, webhook) == {}
     assert scene.store.missed_hours(webhook.id, 0) == ()
+    attempts = receiver.rejected.count("evt_3") + 1
+    assert outcomes_of(scene, "evt_3") == [
+        (LiveOutcome.FAILED, OutcomeRetries.PENDING, 2),
+        (LiveOutcome.DELIVERED, OutcomeRetries.ENDED, attempts),
+    ]
 
 
 @pytest.mark.usefixtures("worker")
@@ -223,7 +248,8 @@ def test_an_event_fails_after_the_last_scheduled_retry(
     assert receiver.rejected == ["evt_3"] * 5
     found = counted(scene, webhook)
     assert (found.delivered, found.failed) == (9, 1)
-    assert scene.store.scheduled_retries(webhook.id) == {}
+    assert waiting(scene, webhook) == {}
+    assert outcomes_of(scene, "evt_3")[1:] == [(LiveOutcome.FAILED, OutcomeRetries.ENDED, 5)]
 
 
 @pytest.mark.usefixtures("worker")
@@ -254,7 +280,7 @@ def test_a_second_event_that_fails_begins_a_recovery_that_also_sends_the_first(
     scene.live(**LONG, **probes)
     receiver.failing.update(ids(0, 2))
     scene.owe(webhook, event(0))
-    until(lambda: scene.store.scheduled_retries(webhook.id), "it waits for a retry")
+    until(lambda: waiting(scene, webhook), "it waits for a retry")
     assert scene.store.recoveries(origin="here") == {}
     scene.owe(webhook, event(1))
     until(lambda: scene.store.recoveries(origin="here"), "the webhook is failing")
@@ -262,7 +288,7 @@ def test_a_second_event_that_fails_begins_a_recovery_that_also_sends_the_first(
     with start_worker(scene, tmp_path, **LONG, **probes) as worker:
         worker.start("rewind worker ready")
         until(lambda: set(receiver.accepted) == set(ids(0, 2)), "both are accepted")
-        until(lambda: not scene.store.scheduled_retries(webhook.id), "no retry waits")
+        until(lambda: not waiting(scene, webhook), "no retry waits")
     assert Counter(receiver.accepted) == Counter(ids(0, 2))
 
 
@@ -277,7 +303,7 @@ def test_a_permanent_rejection_ends_the_scheduled_retries(
     hurry(scene)
     until(lambda: counted(scene, webhook).settled == 10, "all are counted")
     assert counted(scene, webhook).failed == 1
-    assert scene.store.scheduled_retries(webhook.id) == {}
+    assert waiting(scene, webhook) == {}
 
 
 def test_a_retry_survives_the_death_of_the_live_process(
@@ -288,7 +314,7 @@ def test_a_retry_survives_the_death_of_the_live_process(
     fail_among_others(scene, receiver, webhook, "evt_3")
     live.kill()
     # As if it had died before it committed the position of this event.
-    (place,) = scene.store.scheduled_retries(webhook.id)
+    (place,) = waiting(scene, webhook)
     scene.rewind_group(deliverer.GROUP, DELIVERY_LOG, place.partition, place.offset)
     scene.live(**LONG)
     scene.owe(webhook, event(10))
@@ -299,7 +325,7 @@ def test_a_retry_survives_the_death_of_the_live_process(
     with start_worker(scene, tmp_path, **LONG) as worker:
         worker.start("rewind worker ready")
         hurry(scene)
-        until(lambda: not scene.store.scheduled_retries(webhook.id), "no retry waits")
+        until(lambda: not waiting(scene, webhook), "no retry waits")
     assert receiver.accepted.count("evt_3") == 1
 
 
@@ -310,8 +336,8 @@ def test_a_scheduled_retry_that_is_answered_410_disables_the_webhook(
     webhook = webhook_of(scene, receiver)
     scene.live(**LONG)
     fail_among_others(scene, receiver, webhook, "evt_3", "evt_7")
-    until(lambda: len(scene.store.scheduled_retries(webhook.id)) == 2, "both wait")
-    first, second = sorted(scene.store.scheduled_retries(webhook.id))
+    until(lambda: len(waiting(scene, webhook)) == 2, "both wait")
+    first, second = sorted(waiting(scene, webhook))
     receiver.status = 410
     hurry(scene, first)
     until(lambda: is_disabled(scene, webhook), "the webhook is disabled")
@@ -324,7 +350,7 @@ def test_a_scheduled_retry_that_is_answered_410_disables_the_webhook(
     # The other retry, and the events after the 410.
     assert counted(scene, webhook).disabled == 5
     assert counted(scene, webhook).failed == 1
-    assert scene.store.scheduled_retries(webhook.id) == {}
+    assert waiting(scene, webhook) == {}
     assert set(receiver.accepted) == set(ids(0, sent)) - {"evt_3", "evt_7"}
 
 
@@ -343,7 +369,7 @@ def test_a_410_of_an_earlier_receiver_does_not_disable_a_webhook_with_another_ur
         until(receiver.is_holding.is_set, "the retry is being answered")
         scene.store.update_webhook(webhook.id, url="http://127.0.0.1:9/elsewhere")
         receiver.may_reject_again.set()
-        until(lambda: not scene.store.scheduled_retries(webhook.id), "its result is stored")
+        until(lambda: not waiting(scene, webhook), "its result is stored")
     assert scene.store.webhook(webhook.id).status is WebhookStatus.PENDING
 
 
@@ -354,15 +380,17 @@ def test_a_replay_of_missed_events_takes_over_what_waits_for_a_retry(
     webhook = webhook_of(scene, receiver)
     scene.live(**LONG)
     fail_among_others(scene, receiver, webhook, "evt_3", "evt_7")
-    until(lambda: len(scene.store.scheduled_retries(webhook.id)) == 2, "both wait")
+    until(lambda: len(waiting(scene, webhook)) == 2, "both wait")
     receiver.failing.clear()
     assert missed(scene, webhook) == 2
     hurry(scene)
     assert missed(scene, webhook) == 0
-    assert scene.store.scheduled_retries(webhook.id) == {}
+    assert waiting(scene, webhook) == {}
     assert Counter(receiver.accepted) == Counter(ids(0, 10))
     until(lambda: counted(scene, webhook).settled == 10, "all are counted")
     assert counted(scene, webhook).left_over == 2
+    for each in ("evt_3", "evt_7"):
+        assert outcomes_of(scene, each)[1:] == [(LiveOutcome.SKIPPED, OutcomeRetries.ENDED, 2)]
 
 
 @pytest.mark.usefixtures("worker")
@@ -375,7 +403,7 @@ def test_a_replay_leaves_out_what_a_retry_delivered(
     receiver.failing.clear()
     hurry(scene)
     until(lambda: "evt_3" in receiver.accepted, "the retry is accepted")
-    until(lambda: not scene.store.scheduled_retries(webhook.id), "its result is stored")
+    until(lambda: not waiting(scene, webhook), "its result is stored")
     assert missed(scene, webhook) == 0
     assert Counter(receiver.accepted) == Counter(ids(0, 10))
 
@@ -387,7 +415,7 @@ def test_an_outage_and_its_recovery_deliver_each_event_once(
     webhook = webhook_of(scene, receiver, auto_recovery=True)
     scene.live(**LONG, **probes)
     fail_among_others(scene, receiver, webhook, "evt_3")
-    until(lambda: scene.store.scheduled_retries(webhook.id), "it waits for a retry")
+    until(lambda: waiting(scene, webhook), "it waits for a retry")
     receiver.failing.update(ids(10, 40))
     scene.owe(webhook, *events(10, 40))
     until(lambda: scene.store.recoveries(origin="here"), "the webhook is failing")
@@ -401,7 +429,7 @@ def test_an_outage_and_its_recovery_deliver_each_event_once(
         worker.start("rewind worker ready")
         until(is_recovered, "the recovery is completed")
         hurry(scene)
-        until(lambda: not scene.store.scheduled_retries(webhook.id), "no retry waits")
+        until(lambda: not waiting(scene, webhook), "no retry waits")
         until(lambda: set(receiver.accepted) == set(ids(0, 40)), "all are accepted")
     assert Counter(receiver.accepted) == Counter(ids(0, 40))
 
@@ -412,8 +440,8 @@ def test_a_webhook_has_its_own_scheduled_retries(scene: LiveScene, receiver: Pic
     webhook = webhook_of(scene, receiver, options=options)
     scene.live(**SHORT)
     fail_among_others(scene, receiver, webhook, "evt_3")
-    (due_ms,) = scene.store.scheduled_retries(webhook.id).values()
-    assert due_ms > now_ms() + 1_800_000
+    (progress,) = waiting(scene, webhook).values()
+    assert (progress.next_ms or 0) > now_ms() + 1_800_000
     failed = [each for each in scene.outcomes() if each.outcome is LiveOutcome.FAILED]
     assert [(each.event_id, each.attempts) for each in failed] == [("evt_3", 2)]
 
@@ -422,14 +450,14 @@ def test_an_event_beyond_the_limit_of_waiting_ones_is_failed_with_this_reason(
     scene: LiveScene, receiver: PickyReceiver
 ) -> None:
     webhook = webhook_of(scene, receiver)
-    waiting = [
-        NewScheduledRetry(webhook.id, DeliveryPlace("here", 99, offset), "evt", "a.b", 0, 3_600)
+    others = [
+        NewScheduledRetry(webhook.id, DeliveryPlace("here", 99, offset), "evt", "a.b", 0, 3_600, 2)
         for offset in range(WAITING_MAX)
     ]
-    assert all(scene.store.add_scheduled_retries(waiting))
+    assert all(scene.store.add_scheduled_retries(others))
     scene.live(**LONG)
     fail_among_others(scene, receiver, webhook, "evt_3")
     (failed,) = (each for each in scene.outcomes() if each.outcome is LiveOutcome.FAILED)
     assert failed.reason == f"HTTP 500 Internal Server Error; {LIMIT_REASON}"
     until(lambda: counted(scene, webhook).failed == 1, "it is counted")
-    assert len(scene.store.scheduled_retries(webhook.id)) == WAITING_MAX
+    assert len(waiting(scene, webhook)) == WAITING_MAX

@@ -30,6 +30,7 @@ _DELIVERY: Final[dict[str, Any]] = {
     "responseStatus": 503,
     "settledTime": "2026-11-21T08:04:36.120Z",
     "durationMs": 31.2,
+    "nextAttemptTime": None,
 }
 
 
@@ -48,13 +49,18 @@ class DeliveryDocument(Document):
     attempt_count: int = Field(
         # By its own name first: `DeliveryDetailDocument` has a field `attempts`.
         validation_alias=AliasChoices("attempt_count", "attempts"),
-        description="Live attempts.",
+        description="Attempts by live delivery and scheduled retries. While a delivery waits for a "
+        "live retry, lists do not have them.",
     )
     response_status: int | None = Field(description="The last HTTP status.")
     settled_time: Moment | None = Field(
         validation_alias="settled_ms", description="When it succeeded, failed or was skipped."
     )
     duration_ms: float | None = Field(description="The duration of the last attempt.")
+    next_attempt_time: Moment | None = Field(
+        validation_alias="next_attempt_ms",
+        description="When a retry is due. Lists have only that of scheduled retries.",
+    )
 
 
 class DeliveriesDocument(Document):
@@ -179,7 +185,6 @@ class DeliveryDetailDocument(DeliveryDocument):
                     "server": None,
                 }
             ],
-            "nextAttemptTime": None,
             "pendingResends": 0,
             "replays": [
                 {
@@ -204,7 +209,6 @@ class DeliveryDetailDocument(DeliveryDocument):
     attempts: list[AttemptDocument] = Field(
         description="Live attempts and those of resends, in order of time."
     )
-    next_attempt_time: Moment | None = Field(description="When a retry is due.")
     pending_resends: int = Field(description="Resends that are not sent yet.")
     replays: list[DeliveryReplayDocument] = Field(
         description="The latest replays that sent the event again, the oldest first."
@@ -217,7 +221,6 @@ class DeliveryDetailDocument(DeliveryDocument):
             **dict(DeliveryDocument.model_validate(found.summary)),
             **content_members(found.body, found.header_texts(with_internal=is_operator)),
             attempts=[AttemptDocument.of(each, is_operator=is_operator) for each in found.attempts],
-            next_attempt_time=found.next_attempt_ms,
             pending_resends=found.pending_resends,
             replays=[
                 DeliveryReplayDocument.of(each, is_operator=is_operator) for each in found.replays

@@ -18,6 +18,7 @@ from app.domain.endpoint_options import (
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.missed import MissedHour
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
+from app.domain.scheduled_retries import WaitingRetries
 from app.domain.tallies import TOOK_MS_BOUNDS, DeliveryTally
 from app.http.endpoint_options import ORDERING
 from app.http.request_bodies import AUTO_RECOVERY, SECRET_EXAMPLE, example
@@ -36,6 +37,7 @@ WEBHOOK_EXAMPLE: Final[dict[str, JsonValue]] = {
     "health": "healthy",
     "autoRecovery": True,
     "liveRetries": None,
+    "scheduledRetries": None,
     "previousSecretExpiresAt": None,
     "headerNames": ["x-tenant"],
     "authentication": {
@@ -105,6 +107,18 @@ class LiveRetriesDocument(Document):
     )
 
 
+class ScheduledRetriesDocument(Document):
+    """Events whose live attempts have failed, and that are retried later."""
+
+    waiting_events: int = Field(
+        validation_alias="events", description="Events that wait for a scheduled retry."
+    )
+    next_attempt_at: Moment | None = Field(
+        validation_alias="next_ms",
+        description="When the first one is due; null while all of them are being sent.",
+    )
+
+
 class WebhookDocument(Document):
     """A registered webhook, without its secret."""
 
@@ -131,6 +145,10 @@ class WebhookDocument(Document):
     auto_recovery: bool = Field(description=AUTO_RECOVERY)
     live_retries: LiveRetriesDocument | None = Field(
         description="The events that live delivery retries, up to a second ago; null without any."
+    )
+    scheduled_retries: ScheduledRetriesDocument | None = Field(
+        description="The events that wait for a scheduled retry, next to those in `liveRetries`; "
+        "null without any."
     )
     previous_secret_expires_at: Moment | None = Field(
         description="Until then the previous secret also signs."
@@ -161,6 +179,7 @@ class WebhookDocument(Document):
         *,
         active: Replay | None = None,
         event_types: tuple[str, ...] | None = None,
+        retries: WaitingRetries | None = None,
     ) -> Self:
         """The document of a webhook as of `now_ms`."""
         signs_twice = len(webhook.secrets_at(now_ms)) > 1
@@ -180,6 +199,9 @@ class WebhookDocument(Document):
             health=health_of(webhook, backlog, active),
             auto_recovery=webhook.auto_recovery,
             live_retries=None if backlog is None else LiveRetriesDocument.model_validate(backlog),
+            scheduled_retries=None
+            if retries is None
+            else ScheduledRetriesDocument.model_validate(retries),
             previous_secret_expires_at=webhook.previous_secret_until_ms if signs_twice else None,
             header_names=sorted(options.headers),
             authentication=None

@@ -12,6 +12,7 @@ from app.domain.deliveries import (
     DeliveryStatus,
     format_delivery_id,
 )
+from app.domain.scheduled_retries import RetryProgress
 from app.log.browser.partition_scan import RawRecord
 from app.log.event import header_text, is_presentable, place_name
 from app.log.outcomes import DeliveryOutcome
@@ -29,6 +30,8 @@ class DeliverySummary:
 
     `time_ms` is the event time; `settled_ms` is when a settled one got its outcome. `status` is
     None if its outcome was not found. `response_status` is the last HTTP status.
+    `next_attempt_ms` is when the next retry is due, if that is known: in a list, only that of a
+    scheduled one is.
     """
 
     place: DeliveryPlace
@@ -42,6 +45,7 @@ class DeliverySummary:
     reason: str | None = None
     settled_ms: int | None = None
     duration_ms: float | None = None
+    next_attempt_ms: int | None = None
 
     @property
     def id(self) -> str:
@@ -54,9 +58,28 @@ class DeliverySummary:
             return self
         return replace(self, status=DeliveryStatus.SUCCEEDED, reason=None)
 
-    def before_retry(self) -> "DeliverySummary":
-        """The delivery while it waits for a scheduled retry; `reason` is that of the last one."""
-        return replace(self, status=DeliveryStatus.PENDING, settled_ms=None)
+    def with_retries(self, progress: RetryProgress) -> "DeliverySummary":
+        """The delivery with its scheduled retries; `reason` is that of the last known attempt."""
+        result = progress.result
+        if result is None:
+            return replace(
+                self,
+                status=DeliveryStatus.PENDING,
+                attempts=progress.attempts,
+                settled_ms=None,
+                next_attempt_ms=progress.next_ms,
+            )
+        if self.status is DeliveryStatus.SUCCEEDED:
+            return self
+        return replace(
+            self,
+            status=result.status,
+            attempts=progress.attempts,
+            response_status=result.response_status,
+            reason=result.reason,
+            settled_ms=progress.ended_ms,
+            duration_ms=result.duration_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +93,6 @@ class DeliveryDetail:
     body: bytes
     headers: Sequence[tuple[str, bytes | None]]
     attempts: tuple[AttemptRecord, ...]
-    next_attempt_ms: int | None
     pending_resends: int = 0
     replays: tuple[DeliveryReplay, ...] = ()
 

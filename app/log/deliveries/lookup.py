@@ -17,7 +17,7 @@ from app.log.deliveries.delivery import headers_of
 from app.log.errors import LogUnavailable
 from app.log.event import header_text
 from app.log.inspection.deadline import Deadline
-from app.log.outcomes import DeliveryOutcome, decode_outcome
+from app.log.outcomes import DeliveryOutcome, OutcomeRetries, decode_outcome
 
 WINDOW_RECORDS: Final = 500
 """Records of one read; more than the live path has in flight for a partition as a rule."""
@@ -60,7 +60,7 @@ class DeliveryLookup:
         self._deadline = deadline
 
     def find_outcome(self, start: int, end: int) -> tuple[DeliveryOutcome, str] | None:
-        """The outcome in `[start, end)` and the process that wrote it; None without one.
+        """The live outcome in `[start, end)` and the process that wrote it; None without one.
 
         Raises:
             LogUnavailable: the log does not answer in time.
@@ -133,7 +133,8 @@ class DeliveryLookup:
         for record in records:
             if self._may_be_of_delivery(record):
                 outcome = decode_outcome(record.value)
-                if outcome is not None and self._is_of_delivery(outcome):
+                is_live = outcome is not None and outcome.retries is not OutcomeRetries.ENDED
+                if outcome is not None and is_live and self._is_of_delivery(outcome):
                     return outcome, _server(record)
         return None
 

@@ -14,7 +14,7 @@ from app.log.deliveries.unsettled import UnsettledRecords
 from app.log.errors import LogUnavailable
 from app.log.event import header_text
 from app.log.inspection.deadline import Deadline
-from app.log.outcomes import decode_outcome
+from app.log.outcomes import OutcomeRetries, decode_outcome
 
 RECORDS_MAX: Final = 20_000
 """Records that are read for one page, those of other webhooks in the partition included."""
@@ -128,12 +128,13 @@ class PageReading:
         for start, stop in unsettled.ranges_below(end):
             for record in records.below(stop, start):
                 place = (record.partition, record.offset)
-                is_scheduled = DeliveryPlace(self._origin, *place) in self._query.scheduled
-                if record.offset not in unsettled or (place in settled and not is_scheduled):
+                is_waiting = self._query.is_waiting(DeliveryPlace(self._origin, *place))
+                if record.offset not in unsettled or (place in settled and not is_waiting):
                     continue
                 if self._is_requested(record):
                     self._taken.add(place)
-                    self.items.append(of_record(record, self._origin, DeliveryStatus.PENDING))
+                    delivery = of_record(record, self._origin, DeliveryStatus.PENDING)
+                    self.items.append(self._with_retries(delivery))
                     if self.is_full:
                         return record.offset
             if records.is_partial:
@@ -146,10 +147,11 @@ class PageReading:
             if not self._is_requested(record):
                 continue
             outcome = decode_outcome(record.value)
-            if outcome is None:
+            # Those of workers are in the database, too.
+            if outcome is None or outcome.retries is OutcomeRetries.ENDED:
                 continue
-            delivery = of_outcome(record, outcome, self._origin)
-            if delivery.place in self._query.scheduled:
+            delivery = self._with_retries(of_outcome(record, outcome, self._origin))
+            if delivery.status is DeliveryStatus.PENDING:
                 continue
             if delivery.place in self._query.resent:
                 delivery = delivery.after_resend()
@@ -162,6 +164,10 @@ class PageReading:
                 if self.is_full:
                     return record.offset if record.offset > outcomes.start else None
         return records.end if records.is_partial else None
+
+    def _with_retries(self, delivery: DeliverySummary) -> DeliverySummary:
+        progress = self._query.retries.get(delivery.place)
+        return delivery if progress is None else delivery.with_retries(progress)
 
     def _is_requested(self, record: RawRecord) -> bool:
         window, time_ms = self._query.window, record.timestamp_ms

@@ -1,11 +1,13 @@
 """The query for a page of deliveries, and its cursor."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import Window
+from app.domain.scheduled_retries import RetryProgress
 from app.log.errors import BrowseRefused
 
 LIMIT_MAX: Final = 100
@@ -21,8 +23,8 @@ class DeliveryQuery:
     `event_type` may have wildcards, as in rules. If `may_clip`, the window begins at the first
     record that the log still has; otherwise an older window is an error. `late_until_ms` is when
     the last late event of the window arrived, if any: its outcome was written after that. The
-    deliveries `resent` have succeeded, whatever their outcomes, and those `scheduled` are pending:
-    they wait for a scheduled retry.
+    deliveries `resent` have succeeded, whatever their outcomes. `retries` is the progress of those
+    with scheduled retries.
     """
 
     webhook_id: str
@@ -35,7 +37,12 @@ class DeliveryQuery:
     may_clip: bool = False
     late_until_ms: int | None = None
     resent: frozenset[DeliveryPlace] = frozenset()
-    scheduled: frozenset[DeliveryPlace] = frozenset()
+    retries: Mapping[DeliveryPlace, RetryProgress] = field(default_factory=dict)
+
+    def is_waiting(self, place: DeliveryPlace) -> bool:
+        """Whether a delivery waits for a scheduled retry."""
+        progress = self.retries.get(place)
+        return progress is not None and progress.is_pending
 
 
 class DeliveryCursor(NamedTuple):

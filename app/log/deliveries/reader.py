@@ -183,8 +183,9 @@ class DeliveryReader:
         partition = self._history.partition_for(query.webhook_id)
         unsettled = self._unsettled.unsettled(partition).with_further(
             each.offset
-            for each in query.scheduled
-            if (each.origin, each.partition) == (self._settings.origin, partition)
+            for each in query.retries
+            if query.is_waiting(each)
+            and (each.origin, each.partition) == (self._settings.origin, partition)
         )
         end = unsettled.end if end is None else min(end, unsettled.end)
         if not unsettled.ranges_below(end):
@@ -224,6 +225,8 @@ class DeliveryReader:
             DeliveryStatus.PENDING if is_unsettled else None,
             None if is_unsettled else UNKNOWN_REASON,
         )
+        if found is None:
+            summary = replace(summary, next_attempt_ms=attempts.next_ms)
         records = attempts.attempts
         if found is not None:
             summary = _settled(summary, found[0])
@@ -235,7 +238,6 @@ class DeliveryReader:
             record.value or b"",
             record.headers or (),
             records,
-            attempts.next_ms if found is None else None,
         )
 
     def _record(self, reader: RecordReader, place: DeliveryPlace, deadline: Deadline) -> RawRecord:

@@ -5,7 +5,8 @@ were published again or mirrored. Outcomes have positions in the log of their or
 event is matched by its position and a mirrored one by its digest.
 
 Of a position, the last outcome counts. An event with several positions is delivered if one of them
-was, at the earliest time; else it has the last outcome.
+was, at the earliest time; else it has the last outcome. An outcome of an event that waits for a
+scheduled retry counts as none, also behind another one: the event is unsettled.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -61,7 +62,13 @@ def unique_events(deliveries: DataFrame, outcomes: DataFrame, local_origin: str)
 def _results(outcomes: DataFrame, local_origin: str) -> DataFrame:
     """The result of each key: the one with the highest order."""
     last = outcomes.groupBy("origin", "owedPartition", "owedOffset").agg(
-        sql.max(sql.struct("offset", "outcome", "settledTime", "digest")).alias("last")
+        sql.max(
+            sql.struct(
+                # A live process that starts again may write that an event waits after its end.
+                (~sql.col("isWaiting")).alias("isLast"),
+                *("offset", "outcome", "settledTime", "digest"),
+            )
+        ).alias("last")
     )
     positions = last.select("origin", "owedPartition", "owedOffset", "last.*")
     # Old outcomes have no digest, so mirrored ones cannot be matched.
@@ -75,8 +82,13 @@ def _result() -> "Column":
     is_delivered = sql.col("outcome") == Outcome.DELIVERED.value
     offset = sql.col("offset")
     order = sql.when(is_delivered, -offset).otherwise(offset)
+    outcome = sql.when(sql.col("isLast"), sql.col("outcome"))
     return sql.struct(
-        is_delivered.alias("isDelivered"), order.alias("order"), "outcome", "settledTime"
+        is_delivered.alias("isDelivered"),
+        "isLast",
+        order.alias("order"),
+        outcome.alias("outcome"),
+        "settledTime",
     )
 
 

@@ -124,7 +124,7 @@ def test_a_failed_write_of_outcomes_does_not_stop_a_replay(
 
     asyncio.run(scenario())
     # Logged once, not at each of the many checkpoints.
-    assert caplog.messages.count("replay-outcomes-lost") == 1
+    assert caplog.messages.count("outcomes-not-published") == 1
     lost = bench.metrics.registry.get_sample_value("rewind_worker_outcomes_lost_records_total")
     assert lost is not None
     assert lost > 1

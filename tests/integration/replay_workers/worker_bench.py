@@ -32,7 +32,7 @@ from app.log.topics import DELIVERY_LOG, DELIVERY_OUTCOMES
 from app.mail.mailer import Mailer
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.outcome_publisher import OutcomePublisher
 from app.replay_workers.server import sender_limits
 from app.replay_workers.work_watch import WorkWatch
 from app.replay_workers.worker import ReplayWorker
@@ -195,7 +195,7 @@ class Bench:
                 guard,
                 AttemptSender(sender, self.metrics.deliveries),
                 self.metrics,
-                ReplayOutcomePublisher(publisher, self.metrics),
+                OutcomePublisher(publisher, self.metrics),
                 Mailer.of(self.settings),
             )
             task = asyncio.create_task(ReplayWorker(dependencies).run(stopping))

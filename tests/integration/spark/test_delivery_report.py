@@ -37,6 +37,7 @@ def outcome(
     *,
     origin: str = HERE,
     digest: int | None = None,
+    retries: str | None = None,
 ) -> LoadedRecord:
     """The outcome of the delivery at `place` in the log of `origin`, with event time `time`."""
     settled: datetime = at(time) + timedelta(milliseconds=delay_ms)
@@ -52,6 +53,8 @@ def outcome(
     }
     if digest is not None:
         members["digest"] = f"{digest % 2**64:016x}"
+    if retries is not None:
+        members["retries"] = retries
     value = json.dumps(members).encode()
     return LoadedRecord("delivery_outcomes", offset, at(time), b"wh", value, {"origin": origin})
 
@@ -195,3 +198,24 @@ def test_a_day_is_reported_and_replaced_when_more_is_loaded(
     }
     assert (tmp_path / "pages/2026-11-22.html").exists()
     assert "2026-11-21.html" in (tmp_path / "pages/index.html").read_text()
+
+
+def test_an_event_that_waits_for_a_scheduled_retry_is_unsettled_until_its_retries_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    at_eight, an_hour_ms = "2026-11-21T08:00:00", 3_600_000
+    records = [delivery(place, "wh_a", f"evt_{place}", at_eight) for place in range(4)]
+    records += [outcome(place, place, "failed", at_eight, 9, retries="pending") for place in (0, 1)]
+    records += [
+        outcome(2, 1, "delivered", at_eight, an_hour_ms, retries="ended"),
+        # A live process that started again wrote that it waits, after the end.
+        outcome(3, 2, "failed", at_eight, an_hour_ms, retries="ended"),
+        outcome(4, 2, "failed", at_eight, an_hour_ms, retries="pending"),
+        outcome(5, 3, "failed", at_eight, 9, retries="pending"),
+        outcome(6, 3, "left", at_eight, an_hour_ms, retries="ended"),
+    ]
+    load_records(job(tmp_path).table, records)
+    job(tmp_path).write_day(spark, DAY)
+    assert hours(spark, tmp_path, DAY) == {
+        ("wh_a", 8): (4, 1, 1, 1, 0, 1, 0, 0, 0, 0, an_hour_ms, an_hour_ms)
+    }

@@ -24,7 +24,7 @@ from app.log.replay_requests import ReplayRequestPublisher
 from app.log.topics import DELIVERY_OUTCOMES, ensure_topics
 from app.replay_workers.dependencies import WorkerDependencies
 from app.replay_workers.metrics import WorkerMetrics
-from app.replay_workers.outcome_publisher import ReplayOutcomePublisher
+from app.replay_workers.outcome_publisher import OutcomePublisher
 from app.replay_workers.work_watch import WorkWatch
 from app.replay_workers.worker import ReplayWorker
 from app.services.metrics import ApiMetrics
@@ -101,7 +101,7 @@ class Service:
                     guard,
                     AttemptSender(sender, metrics.deliveries),
                     metrics,
-                    ReplayOutcomePublisher(publisher, metrics),
+                    OutcomePublisher(publisher, metrics),
                 )
                 service = cls(settings, store, client)
                 await service._receiver.start()

@@ -3,9 +3,12 @@ import re
 import pytest
 from httpx import AsyncClient
 
+from app.domain.deliveries import DeliveryPlace
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import NewReplay, Webhook, Window
+from app.domain.scheduled_retries import NewScheduledRetry
 from app.domain.states import ReplayState
+from app.domain.windows import format_time
 from app.store import Store
 from tests.support.http.api_clients import Issued
 from tests.support.http.receiver_thread import ReceiverThread
@@ -27,7 +30,7 @@ async def test_a_new_webhook_has_an_id_a_location_and_a_secret(
     assert document.keys() == {
         *("id", "accountId", "url", "description", "validation", "status", "statusReason"),
         *("validatedAt", "failingSince", "previousSecretExpiresAt", "createdAt", "secret"),
-        *("health", "autoRecovery", "liveRetries", "coveredByGrant"),
+        *("health", "autoRecovery", "liveRetries", "scheduledRetries", "coveredByGrant"),
         *("headerNames", "authentication"),
         *("timeoutSeconds", "maxEventsPerSecond", "maxInFlight", "retrySchedule", "ordering"),
         "eventTypes",
@@ -59,6 +62,26 @@ async def test_a_webhook_shows_the_events_that_are_retried_live(
     assert listed == found
     disabled = (await client.post(f"{path}/disable")).json()
     assert (disabled["health"], disabled["liveRetries"]) == (None, found["liveRetries"])
+
+
+async def test_a_webhook_shows_the_events_that_wait_for_a_scheduled_retry(
+    client: AsyncClient, store: Store, receiver: ReceiverThread
+) -> None:
+    path = (await client.post("/webhooks", json={"url": receiver.url})).headers["location"]
+    webhook_id = path.removeprefix("/webhooks/")
+    assert (await client.get(path)).json()["scheduledRetries"] is None
+    place = DeliveryPlace("here", 3, 7)
+    store.add_scheduled_retries([NewScheduledRetry(webhook_id, place, "evt", "a.b", 0, 3_600, 4)])
+    found = (await client.get(path)).json()
+    due_ms = store.retry_progress(webhook_id)[place].next_ms
+    assert found["scheduledRetries"] == {
+        "waitingEvents": 1,
+        "nextAttemptAt": format_time(due_ms or 0),
+    }
+    # It says nothing about the receiver, and is not counted twice.
+    assert (found["health"], found["liveRetries"]) == ("healthy", None)
+    (listed,) = (await client.get("/webhooks")).json()["items"]
+    assert listed == found
 
 
 async def test_webhooks_per_account_are_limited_for_developers(

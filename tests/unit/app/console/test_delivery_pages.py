@@ -105,13 +105,13 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     templates: Environment,
 ) -> None:
     attempt = AttemptRecord(1, NINE_MS, 31.2, 503, "HTTP 503", HOSTILE, "machine:7")
-    waiting = replace(PENDING, attempts=1, reason=HOSTILE)
+    waiting = replace(PENDING, attempts=1, reason=HOSTILE, next_attempt_ms=NINE_MS + 1_000)
     replays = (
         DeliveryReplay("rpl_1", Failure(1_001, "evt_1", 2, 503, HOSTILE)),
         DeliveryReplay("rpl_2"),
         DeliveryReplay("rpl_3", Failure(1_001, "evt_1", 1, 503, "no", 31, "busy", NINE_MS, "w:7")),
     )
-    detail = DeliveryDetail(waiting, b"", (), (attempt,), NINE_MS + 1_000, replays=replays)
+    detail = DeliveryDetail(waiting, b"", (), (attempt,), replays=replays)
     parts = delivery_parts(templates, detail, is_operator=False)
     assert "Next attempt: " in parts["next"]
     assert parts["attempts"] == "1"
@@ -139,6 +139,7 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     assert cells == ["status", "attempts", "response", "settled"]
     assert set(cells) < set(parts)
     assert "resend pending" in row.main
+    assert "Next attempt: 2026-11-22 09:00:01." in row.main
     box = row.one(".//td/input")
     assert (box.get("name"), box.get("value")) == ("id", waiting.id)
 

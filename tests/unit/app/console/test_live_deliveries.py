@@ -42,7 +42,7 @@ class PlacedDeliveries(DeliveryReader):
         summary = DeliverySummary(
             place, self._webhooks[place.offset], "evt_1", "created", 0, DeliveryStatus.PENDING
         )
-        return DeliveryDetail(summary, b"{}", (), (), None)
+        return DeliveryDetail(summary, b"{}", (), ())
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from app.domain.deliveries import DeliveryPlace
 from app.domain.hours import HOUR_MS
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
+from app.domain.scheduled_retries import NewScheduledRetry
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.services.services import now_ms
 from app.store import Store
@@ -111,6 +113,10 @@ async def test_the_current_state_counts_webhooks_backlogs_and_jobs(
     backlog = LiveBacklog(1_200, 40, False, 503, "HTTP 503", 1, 2)
     store.record_live_backlogs({webhook.id: backlog}, origin="here")
     store.create_replay(NewReplay(webhook.id, Window(0, 1)))
+    retry = NewScheduledRetry(
+        webhook.id, DeliveryPlace("here", 3, 7), "evt", "a.b", 0, 3_600, attempts=4
+    )
+    store.add_scheduled_retries([retry])
     page = await client.page(PAGE)
     assert numbers(page, NOW) == {
         "Webhooks healthy": "1",
@@ -119,6 +125,7 @@ async def test_the_current_state_counts_webhooks_backlogs_and_jobs(
         "Disabled": "0",
         "Pending": "0",
         "Events in live backlogs": "1 200",
+        "Events with a scheduled retry": "1",
         "Active jobs": "1",
     }
     assert "No live deliveries in the last hour." in page.main

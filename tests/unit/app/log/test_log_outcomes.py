@@ -10,6 +10,7 @@ from app.domain.delivery import LiveOutcome
 from app.log.outcomes import (
     REASON_CHARS_MAX,
     DeliveryOutcome,
+    OutcomeRetries,
     decode_outcome,
     encode_outcome,
 )
@@ -54,6 +55,7 @@ def test_an_outcome_is_written_as_its_page_says() -> None:
         time_ms=st.integers(0, 4_000_000_000_000),
         digest=st.none() | st.integers(0, 2**64 - 1),
         duration_ms=st.none() | st.integers(0, 10**7).map(lambda tenths: tenths / 10),
+        retries=st.none() | st.sampled_from(OutcomeRetries),
     )
 )
 def test_what_is_written_is_read_back(outcome: DeliveryOutcome) -> None:
@@ -82,6 +84,8 @@ def test_a_long_reason_is_cut() -> None:
         {"digest": 5},
         {"digest": "5a54b21bafaf1c2"},
         {"digest": "5A54B21BAFAF1C25"},
+        {"retries": "no"},
+        {"retries": ["ended"]},
         {"durationMs": "31"},
         {"durationMs": True},
         {"durationMs": -1},

@@ -12,8 +12,10 @@ from app.domain.model import NewWebhook
 from app.domain.resends import NewResend
 from app.log.deliveries import DeliveryReader
 from app.log.history import LogHistory
+from app.log.publisher import EventPublisher
 from app.log.topics import DELIVERY_OUTCOMES
 from app.replay_workers.metrics import WorkerMetrics
+from app.replay_workers.outcome_publisher import OutcomePublisher
 from app.replay_workers.resender import Resender
 from app.replay_workers.work_watch import WorkWatch
 from app.store.resend_tables import resends
@@ -37,13 +39,15 @@ def test_claims_without_an_attempt_do_not_count(
         return tuple(found) == ("worker-1", 0, "pending")
 
     async def scenario() -> None:
-        stopping = asyncio.Event()
+        stopping, metrics = asyncio.Event(), WorkerMetrics()
+        publisher = EventPublisher.of(settings, topics_timeout_s=1, close_timeout_s=1)
         async with WebhookSender(Guard(allow_private=True)) as sender, asyncio.TaskGroup() as group:
             resender = Resender(
                 store,
                 WorkWatch(store, "here"),
                 reader,
-                AttemptSender(sender, WorkerMetrics().deliveries),
+                AttemptSender(sender, metrics.deliveries),
+                OutcomePublisher(publisher, metrics),
                 settings,
                 "worker-1",
             )

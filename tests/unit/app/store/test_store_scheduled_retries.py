@@ -5,12 +5,13 @@ import pytest
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.handovers import LiveHandover
 from app.domain.hours import HOUR_MS
-from app.domain.model import OffsetRange, Webhook, Window
+from app.domain.model import NewWebhook, OffsetRange, Webhook, Window
 from app.domain.resends import CONCURRENT_MAX, NewResend, Resend, ResendClaim, ResendResult
-from app.domain.scheduled_retries import NewScheduledRetry
+from app.domain.scheduled_retries import NewScheduledRetry, RetryProgress, WaitingRetries
 from app.domain.tallies import Span
 from app.store import Store
 from app.store import scheduled_retries as table
+from app.webhooks.signing import new_secret
 
 EVENT_MS = 500 * HOUR_MS
 HISTORY_MS = 48 * HOUR_MS
@@ -23,7 +24,9 @@ def place(offset: int) -> DeliveryPlace:
 
 
 def retry(webhook: Webhook, offset: int, pause_s: float = 0.0) -> NewScheduledRetry:
-    return NewScheduledRetry(webhook.id, place(offset), f"evt_{offset}", "a.b", EVENT_MS, pause_s)
+    return NewScheduledRetry(
+        webhook.id, place(offset), f"evt_{offset}", "a.b", EVENT_MS, pause_s, 4
+    )
 
 
 def claims(store: Store, lease_s: float = LEASE_S) -> list[ResendClaim]:
@@ -42,6 +45,11 @@ def take_over(store: Store, webhook: Webhook, *event_types: str) -> int:
     return store.take_over_retries(taken, HISTORY_MS, origin="here")
 
 
+def waiting(store: Store, webhook: Webhook) -> dict[DeliveryPlace, RetryProgress]:
+    found = store.retry_progress(webhook.id)
+    return {where: each for where, each in found.items() if each.is_pending}
+
+
 def resends_at(store: Store, webhook: Webhook, offset: int) -> tuple[Resend, ...]:
     return store.resends(webhook.id, place(offset))
 
@@ -49,17 +57,17 @@ def resends_at(store: Store, webhook: Webhook, offset: int) -> tuple[Resend, ...
 def test_each_failed_attempt_is_followed_by_the_next_one(store: Store, webhook: Webhook) -> None:
     assert store.add_scheduled_retries([retry(webhook, 7)]) == (True,)
     (first,) = claims(store)
-    assert (first.place, first.retry) == (place(7), (0, EVENT_MS))
+    assert (first.place, first.retry) == (place(7), (0, EVENT_MS, 4, "evt_7", "a.b"))
     assert store.retry_later(first, FAILED, 0.0)
     assert not store.retry_later(first, FAILED, 0.0)
     (second,) = claims(store)
-    assert (second.place, second.retry) == (place(7), (1, EVENT_MS))
+    assert (second.place, second.retry) == (place(7), (1, EVENT_MS, 5, "evt_7", "a.b"))
     assert store.finish_resend(second, ResendResult(DeliveryStatus.SUCCEEDED, 1.0, 204))
     found = resends_at(store, webhook, 7)
     assert [each.status for each in found] == [DeliveryStatus.FAILED, DeliveryStatus.SUCCEEDED]
     assert {each.event_id for each in found} == {"evt_7"}
     assert claims(store) == []
-    assert store.scheduled_retries(webhook.id) == {}
+    assert waiting(store, webhook) == {}
     assert store.resent_offsets(webhook.id, OffsetRange(3, 0, 10), origin="here") == {7}
 
 
@@ -67,10 +75,10 @@ def test_a_retry_is_not_due_before_its_time(store: Store, webhook: Webhook) -> N
     store.add_scheduled_retries([retry(webhook, 7, pause_s=LEASE_S)])
     assert not store.is_any_resend_due("here")
     assert claims(store) == []
-    assert list(store.scheduled_retries(webhook.id)) == [place(7)]
+    assert list(waiting(store, webhook)) == [place(7)]
     assert store.pending_resends(webhook.id) == frozenset()
-    (waiting,) = resends_at(store, webhook, 7)
-    assert waiting.due_ms == store.scheduled_retries(webhook.id)[place(7)]
+    (pending,) = resends_at(store, webhook, 7)
+    assert pending.due_ms == waiting(store, webhook)[place(7)].next_ms
 
 
 def test_an_event_that_waits_gets_no_second_retry(store: Store, webhook: Webhook) -> None:
@@ -100,9 +108,9 @@ def test_a_requested_resend_makes_a_retry_due_at_once(store: Store, webhook: Web
 def test_a_replay_takes_over_the_retries_of_its_events(store: Store, webhook: Webhook) -> None:
     store.add_scheduled_retries([retry(webhook, 7), retry(webhook, 12)])
     assert take_over(store, webhook, "other") == 0
-    assert len(store.scheduled_retries(webhook.id)) == 2
+    assert len(waiting(store, webhook)) == 2
     assert take_over(store, webhook, "a.b") == 0
-    assert list(store.scheduled_retries(webhook.id)) == [place(12)]
+    assert list(waiting(store, webhook)) == [place(12)]
     (ended,) = resends_at(store, webhook, 7)
     assert ended.result is not None
     assert (ended.status, ended.result.reason) == (
@@ -116,10 +124,16 @@ def test_a_replay_takes_over_the_retries_of_its_events(store: Store, webhook: We
 
 def test_a_replay_waits_for_a_retry_that_a_worker_sends(store: Store, webhook: Webhook) -> None:
     store.add_scheduled_retries([retry(webhook, 7)])
+    taken = handover(webhook)
     (claimed,) = claims(store)
+    assert store.retries_of_handover(taken, origin="here") == []
     assert take_over(store, webhook) == 1
     store.retry_later(claimed, FAILED, 0.0)
+    (found,) = store.retries_of_handover(taken, origin="here")
+    assert (found.place, found.retry) == (place(7), (1, EVENT_MS, 5, "evt_7", "a.b"))
+    assert store.retries_of_handover(taken, origin="elsewhere") == []
     assert take_over(store, webhook) == 0
+    assert store.retries_of_handover(taken, origin="here") == []
     assert claims(store) == []
 
 
@@ -134,3 +148,48 @@ def test_requested_resends_are_not_taken_over(store: Store, webhook: Webhook) ->
     store.create_resends(webhook.id, [NewResend(place(7), "evt_7")])
     assert take_over(store, webhook) == 0
     assert len(claims(store)) == 1
+
+
+def test_the_progress_of_retries_counts_all_attempts_and_ends_with_the_last_result(
+    store: Store, webhook: Webhook
+) -> None:
+    store.add_scheduled_retries([retry(webhook, 7), retry(webhook, 8, pause_s=LEASE_S)])
+    later_ms = resends_at(store, webhook, 8)[0].due_ms
+    (first,) = claims(store)
+    assert store.retry_progress(webhook.id) == {
+        place(7): RetryProgress(4),  # a worker makes it
+        place(8): RetryProgress(4, later_ms),
+    }
+    store.retry_later(first, FAILED, 0.0)
+    (due_ms,) = (each.due_ms for each in resends_at(store, webhook, 7) if each.result is None)
+    assert store.retry_progress(webhook.id)[place(7)] == RetryProgress(5, due_ms)
+    (second,) = claims(store)
+    succeeded = ResendResult(DeliveryStatus.SUCCEEDED, 1.0, 204)
+    store.finish_resend(second, succeeded)
+    found = store.retry_progress(webhook.id)[place(7)]
+    assert (found.attempts, found.next_ms, found.result) == (6, None, succeeded)
+    assert found.ended_ms is not None
+    # What a replay has taken over was no attempt.
+    store.add_scheduled_retries([retry(webhook, 9)])
+    take_over(store, webhook)
+    assert store.retry_progress(webhook.id)[place(9)].attempts == 4
+
+
+def test_waiting_retries_are_counted_by_webhook_and_for_all(store: Store, webhook: Webhook) -> None:
+    other = store.create_webhook(NewWebhook("https://example.com/", "", new_secret()))
+    store.add_scheduled_retries([retry(webhook, 7), retry(webhook, 8, pause_s=LEASE_S)])
+    store.add_scheduled_retries([retry(other, 9)])
+    store.create_resends(webhook.id, [NewResend(place(10), "evt_10")])
+    due_ms = {offset: resends_at(store, webhook, offset)[0].due_ms for offset in (7, 8)}
+    ids = [webhook.id, other.id, "wh_none"]
+    assert store.waiting_retries(ids)[webhook.id] == WaitingRetries(2, due_ms[7])
+    assert len(store.waiting_retries(ids)) == 2
+    assert store.count_webhooks_by_health().retried_events == 3
+    assert store.count_webhooks_by_health(of_account="acc_none").retried_events == 0
+    assert len(claims(store)) == 3
+    assert store.waiting_retries(ids) == {
+        webhook.id: WaitingRetries(2, due_ms[8]),
+        other.id: WaitingRetries(1, None),
+    }
+    store.delete_webhook(other.id)
+    assert store.count_webhooks_by_health().retried_events == 2

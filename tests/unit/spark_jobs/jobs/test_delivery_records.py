@@ -11,7 +11,7 @@ from app.domain.model import Counts
 from app.domain.options import Source
 from app.log import outcomes, replay_outcomes, topics
 from app.log.event import place_name as place_name_of_service
-from app.log.outcomes import DeliveryOutcome, encode_outcome
+from app.log.outcomes import DeliveryOutcome, OutcomeRetries, encode_outcome
 from app.log.replay_outcomes import ReplayOutcome, encode_replay_outcome
 from spark_jobs.errors import REASON_CHARS_MAX, UndecodableRecord
 from spark_jobs.jobs import delivery_records
@@ -62,6 +62,7 @@ def test_outcomes_equal_those_of_the_service() -> None:
         time_ms=TIMES_MS,
         digest=st.none() | st.integers(0, 2**64 - 1),
         duration_ms=st.none() | st.floats(0, 1e9),
+        retries=st.none() | st.sampled_from(OutcomeRetries),
     )
 )
 def test_every_outcome_of_the_service_is_parsed(written: outcomes.DeliveryOutcome) -> None:
@@ -72,6 +73,7 @@ def test_every_outcome_of_the_service_is_parsed(written: outcomes.DeliveryOutcom
     assert (read.reason is None) == (written.reason is None)
     assert read.duration_ms == (written.duration_ms and round(written.duration_ms, 1))
     assert read.time_ms == written.time_ms
+    assert read.is_waiting is (written.retries is OutcomeRetries.PENDING)
     assert (None if read.digest is None else read.digest % 2**64) == written.digest
 
 
@@ -153,6 +155,8 @@ def test_an_outcome_of_an_older_version_has_no_duration() -> None:
         (b'"2026-11-21T08:04:32Z"', b"null", "time is None"),
         (b"fa54", b"FA54", "digest is 'FA54"),
         (b'"HTTP 503"', b"503", "reason is 503"),
+        (b"31.2", b'31.2,"retries":1', "retries is 1"),
+        (b"31.2", b'31.2,"retries":["ended"]', "retries is ['ended']"),
         (b"31.2", b'"31.2"', "durationMs is '31.2'"),
         (b"31.2", b"true", "durationMs is True"),
         (b"31.2", b"NaN", "durationMs is nan"),
