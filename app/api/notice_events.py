@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from app.domain.account_notices import NoticeType
@@ -18,6 +18,15 @@ _AT: Final = "2026-11-21T08:10:09.000Z"
 
 class _Content(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+def _example(notice_type: str, data: dict[str, JsonValue]) -> ConfigDict:
+    """The configuration of a notice with an example, which has further `data` of a webhook."""
+    of_webhook: dict[str, JsonValue] = {
+        "accountId": "acc_default",
+        "webhookId": "wh_2yPqkM5dTn4v",
+    }
+    return example({"type": notice_type, "timestamp": _AT, "data": of_webhook | data})
 
 
 class WebhookDisabledData(_Content):
@@ -75,17 +84,7 @@ class ReplayEndedData(_Content):
 class OutageNotice(_Content):
     """The receiver of a webhook fails, or accepts events again."""
 
-    model_config = example(
-        {
-            "type": "webhook.failing",
-            "timestamp": _AT,
-            "data": {
-                "accountId": "acc_default",
-                "webhookId": "wh_2yPqkM5dTn4v",
-                "failingSince": "2026-11-21T08:09:09.000Z",
-            },
-        }
-    )
+    model_config = _example("webhook.failing", {"failingSince": "2026-11-21T08:09:09.000Z"})
 
     type: Literal[NoticeType.WEBHOOK_FAILING, NoticeType.WEBHOOK_RECOVERED]
     timestamp: datetime
@@ -95,17 +94,7 @@ class OutageNotice(_Content):
 class SecretExpiringNotice(_Content):
     """The previous secret of a webhook stops signing soon."""
 
-    model_config = example(
-        {
-            "type": "secret.expiring",
-            "timestamp": _AT,
-            "data": {
-                "accountId": "acc_default",
-                "webhookId": "wh_2yPqkM5dTn4v",
-                "expiresAt": "2026-11-21T20:10:09.000Z",
-            },
-        }
-    )
+    model_config = _example("secret.expiring", {"expiresAt": "2026-11-21T20:10:09.000Z"})
 
     type: Literal[NoticeType.SECRET_EXPIRING]
     timestamp: datetime
@@ -115,17 +104,12 @@ class SecretExpiringNotice(_Content):
 class WebhookDisabledNotice(_Content):
     """A webhook was disabled: nothing more is sent to it."""
 
-    model_config = example(
+    model_config = _example(
+        "webhook.disabled",
         {
-            "type": "webhook.disabled",
-            "timestamp": _AT,
-            "data": {
-                "accountId": "acc_default",
-                "webhookId": "wh_2yPqkM5dTn4v",
-                "failingSince": "2026-11-16T08:10:05.250Z",
-                "reason": "answered 410 Gone",
-            },
-        }
+            "failingSince": "2026-11-16T08:10:05.250Z",
+            "reason": "answered 410 Gone",
+        },
     )
 
     type: Literal[NoticeType.WEBHOOK_DISABLED]
@@ -136,23 +120,18 @@ class WebhookDisabledNotice(_Content):
 class ReplayEndedNotice(_Content):
     """A replay has ended."""
 
-    model_config = example(
+    model_config = _example(
+        "replay.completed",
         {
-            "type": "replay.completed",
-            "timestamp": _AT,
-            "data": {
-                "accountId": "acc_default",
-                "replayId": "rpl_5d2Lr8KqPz0a",
-                "webhookId": "wh_2yPqkM5dTn4v",
-                "from": "2026-11-21T06:00:00.000Z",
-                "to": "2026-11-21T08:00:00.000Z",
-                "state": "COMPLETED",
-                "result": "succeeded",
-                "counts": {"delivered": 16_310, "duplicates": 12, "failed": 0},
-                "error": None,
-                "reason": "recovery",
-            },
-        }
+            "replayId": "rpl_5d2Lr8KqPz0a",
+            "from": "2026-11-21T06:00:00.000Z",
+            "to": "2026-11-21T08:00:00.000Z",
+            "state": "COMPLETED",
+            "result": "succeeded",
+            "counts": {"delivered": 16_310, "duplicates": 12, "failed": 0},
+            "error": None,
+            "reason": "recovery",
+        },
     )
 
     type: Literal[
