@@ -1,7 +1,6 @@
 """Tables on HDFS: a real name node and data node, and a client without a JVM."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,21 +19,15 @@ from tests.support.spark.table_writers import TableWriter, check_claims, check_c
 
 pytestmark = [
     pytest.mark.timeout(TEST_TIMEOUT_S),
-    pytest.mark.xdist_group("hdfs"),
+    pytest.mark.xdist_group("spark"),
     pytest.mark.long,
 ]
 DATA = b'{"all": "or nothing"}'
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
-    with HdfsServer(tmp_path_factory.mktemp("hdfs")) as server:
-        yield server
-
-
 @pytest.fixture
-def store(server: HdfsServer, request: pytest.FixtureRequest) -> TableStore:
-    return open_store(f"{server.uri}/{request.node.name}")
+def store(hdfs: HdfsServer, request: pytest.FixtureRequest) -> TableStore:
+    return open_store(f"{hdfs.uri}/{request.node.name}")
 
 
 class _LossyClient(Client):
@@ -94,27 +87,27 @@ def test_parquet_is_written_and_read_back(store: TableStore) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("connection lost"), FileNotFoundError("source")])
 def test_a_file_is_created_although_the_response_is_lost(
-    server: HdfsServer, error: Exception
+    hdfs: HdfsServer, error: Exception
 ) -> None:
-    store = HdfsStore(_LossyClient(server.uri, error), server.uri, f"/{type(error).__name__}")
+    store = HdfsStore(_LossyClient(hdfs.uri, error), hdfs.uri, f"/{type(error).__name__}")
     assert store.create_if_absent("_commits/1", DATA)
     assert store.read("_commits/1") == DATA
     assert [file.path for file in store.list("_commits")] == ["_commits/1"]
 
 
-def test_a_failed_request_is_an_error(server: HdfsServer, store: TableStore) -> None:
+def test_a_failed_request_is_an_error(hdfs: HdfsServer, store: TableStore) -> None:
     class Refusing(Client):
         def rename(self, src: str, dst: str, overwrite: bool = False) -> None:
             raise RuntimeError("safe mode")
 
-    refusing = HdfsStore(Refusing(server.uri), server.uri, "/refusing")
+    refusing = HdfsStore(Refusing(hdfs.uri), hdfs.uri, "/refusing")
     with pytest.raises(StorageFailed, match="_commits/1: safe mode"):
         refusing.create_if_absent("_commits/1", DATA)
     assert list(refusing.list("_commits")) == []
 
 
-def test_a_table_is_loaded_compacted_and_cleaned(server: HdfsServer) -> None:
-    table = open_table(f"{server.uri}/lake/table")
+def test_a_table_is_loaded_compacted_and_cleaned(hdfs: HdfsServer) -> None:
+    table = open_table(f"{hdfs.uri}/lake/table")
     base = table.head()
     load(table, 3, base)
     with pytest.raises(RunSuperseded, match="committed version 1 first"):
@@ -130,9 +123,9 @@ def test_a_table_is_loaded_compacted_and_cleaned(server: HdfsServer) -> None:
 
 
 def test_of_many_processes_exactly_one_commits_each_version(
-    server: HdfsServer, tmp_path: Path
+    hdfs: HdfsServer, tmp_path: Path
 ) -> None:
-    table, claims = open_table(f"{server.uri}/writers/table"), tmp_path / "claims"
+    table, claims = open_table(f"{hdfs.uri}/writers/table"), tmp_path / "claims"
     claims.mkdir()
     randomness = random.Random(3)
     writers = [
@@ -157,11 +150,11 @@ def test_of_many_processes_exactly_one_commits_each_version(
     check_claims(table, claims)
 
 
-def test_commits_survive_a_restart_of_the_servers(server: HdfsServer) -> None:
-    table = open_table(f"{server.uri}/lake/surviving")
+def test_commits_survive_a_restart_of_the_servers(hdfs: HdfsServer) -> None:
+    table = open_table(f"{hdfs.uri}/lake/surviving")
     load(table, 3)
-    server.kill()
-    server.start()
+    hdfs.kill()
+    hdfs.start()
     again = open_table(table.store.uri)
     assert again.head() == table.head()
     assert [again.store.read(path) for path in paths(again.head())] == [b"aaa"]

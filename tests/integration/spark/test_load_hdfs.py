@@ -21,32 +21,31 @@ pytestmark = [
 
 
 def test_a_table_on_hdfs_is_loaded_merged_and_read(
-    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+    spark: SparkSession, broker: EmbeddedBroker, hdfs: HdfsServer, tmp_path: Path
 ) -> None:
     scene = LoadScene(broker.bootstrap_servers, tmp_path)
     scene.make_topic()
-    with HdfsServer(tmp_path / "hdfs") as server:
-        uri = f"{server.uri}/lake/orders"
-        for count in (3_000, 500):
-            scene.publish(count)
-            assert scene.load(spark, table=uri).records == count
-        assert scene.load(spark, table=uri).version is None
-        before = open_table(uri).head().files
-        report = compact(uri, lambda: spark)
-        assert (report.version, report.merged) == (3, len(before))
-        rows = read_table(spark, uri, RECORDS).select(
-            "topic",
-            "partition",
-            "offset",
-            sql.unix_millis("timestamp").alias("time"),
-            *("key", "value", "headers"),
+    uri = f"{hdfs.uri}/lake/orders"
+    for count in (3_000, 500):
+        scene.publish(count)
+        assert scene.load(spark, table=uri).records == count
+    assert scene.load(spark, table=uri).version is None
+    before = open_table(uri).head().files
+    report = compact(uri, lambda: spark)
+    assert (report.version, report.merged) == (3, len(before))
+    rows = read_table(spark, uri, RECORDS).select(
+        "topic",
+        "partition",
+        "offset",
+        sql.unix_millis("timestamp").alias("time"),
+        *("key", "value", "headers"),
+    )
+    found = {
+        (
+            *row[:4],
+            *(None if field is None else bytes(field) for field in row[4:6]),
+            None if row.headers is None else tuple((h.key, h.value) for h in row.headers),
         )
-        found = {
-            (
-                *row[:4],
-                *(None if field is None else bytes(field) for field in row[4:6]),
-                None if row.headers is None else tuple((h.key, h.value) for h in row.headers),
-            )
-            for row in rows.collect()
-        }
+        for row in rows.collect()
+    }
     assert found == set(scene.log_records())

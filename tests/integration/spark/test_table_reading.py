@@ -129,11 +129,10 @@ def test_many_files_are_listed_by_few_tasks(spark: SparkSession, tmp_path: Path)
     assert frame.count() == 100
 
 
-def test_a_table_on_hdfs_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    with HdfsServer(tmp_path / "hdfs") as server:
-        table = open_table(f"{server.uri}/lake [a]/records")
-        commit(table, [row("events", 0, 0, 7)], [row("clicks", 0, 0, 8)])
-        assert rows_of(read_table(spark, table.store.uri, CONTRACT)) == [
-            ("clicks", 0, 8),
-            ("events", 0, 7),
-        ]
+def test_a_table_on_hdfs_is_read_by_spark(spark: SparkSession, hdfs: HdfsServer) -> None:
+    table = open_table(f"{hdfs.uri}/lake [a]/records")
+    commit(table, [row("events", 0, 0, 7)], [row("clicks", 0, 0, 8)])
+    assert rows_of(read_table(spark, table.store.uri, CONTRACT)) == [
+        ("clicks", 0, 8),
+        ("events", 0, 7),
+    ]

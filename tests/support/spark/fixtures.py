@@ -1,9 +1,11 @@
-"""The fixture of the Spark session."""
+"""The fixtures of the Spark session and of HDFS."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.spark.hdfs_server import HdfsServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,3 +19,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
     with running_spark(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    """One HDFS for all tests of this process, each with a folder of its own there."""
+    with HdfsServer(tmp_path_factory.mktemp("hdfs")) as server:
+        yield server
