@@ -9,7 +9,7 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.support.kafka.zookeeper import find_java
+from tests.support.kafka.zookeeper import QUICK_START, find_java
 from tests.support.processes.maven_jars import DOWNLOAD_S, LOG4J_TO_STDERR, require_jars
 from tests.support.processes.ports import free_ports
 from tests.support.processes.waiting import DEADLINE_S, until
@@ -86,7 +86,7 @@ def java_command(jars: Path, folder: Path, main_class: str) -> list[str]:
     configuration.write_text(LOG4J_TO_STDERR)
     return [
         find_java(),
-        *("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        *("-Xmx384m", *QUICK_START),
         f"-Dlog4j.configuration=file:{configuration}",
         *("-cp", f"{jars}/*{os.pathsep}{folder}", main_class),
     ]

@@ -28,6 +28,12 @@ TLS_JARS: Final = (*JARS, "netty-*")
 
 START_ATTEMPTS: Final = 10
 
+QUICK_START: Final = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+)
+"""Options of Java for programs that run for seconds: they load classes most of the time."""
+
 
 def require_zookeeper() -> None:
     """Skip the test if jars or Java are missing. In CI, fail."""
@@ -108,7 +114,7 @@ class ZooKeeperServer:
         (self._folder / "zoo.cfg").write_text(self._config())
         command = [
             find_java(),
-            *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *("-Xmx128m", *QUICK_START),
             # A killed process does not lose written data, so flushes are not needed.
             "-Dzookeeper.forceSync=no",
             *("-cp", os.pathsep.join(_jars(JARS if self._certificate is None else TLS_JARS))),

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Final, Self
 
-from tests.support.kafka.zookeeper import find_java
+from tests.support.kafka.zookeeper import QUICK_START, find_java
 from tests.support.processes.maven_jars import DOWNLOAD_S, LOG4J_TO_STDERR, require_jars
 from tests.support.processes.ports import free_port
 from tests.support.processes.waiting import until
@@ -120,7 +120,7 @@ class HdfsServer:
     def _java(self) -> list[str]:
         return [
             find_java(),
-            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xmx256m", *QUICK_START),
             "-Djava.net.preferIPv4Stack=true",
             f"-Dlog4j.configuration=file:{self._folder}/log4j.properties",
             f"-Dtest.build.data={self._folder}/data",

@@ -1,4 +1,4 @@
-"""A Spark with two worker JVMs, shared by the tests of a process, and jobs as processes."""
+"""A Spark whose tasks run in another JVM, shared by the tests of a process; jobs as processes."""
 
 import os
 import signal
@@ -15,14 +15,17 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 import spark_jobs
+from tests.support.kafka.zookeeper import QUICK_START
 from tests.support.processes.server_process import ServerProcess, require_program
 from tests.support.processes.waiting import DEADLINE_S, until
 
-LOCAL_CLUSTER: Final = "local-cluster[2,1,1024]"
-"""Two workers of one core each, whose executors are JVMs of their own."""
+LOCAL_CLUSTER: Final = "local-cluster[1,2,1024]"
+"""One worker of two cores, whose executor is a JVM of its own. It runs two tasks at a time, and is
+replaced when it dies. A second one would load all classes once more.
+"""
 
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
-_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_QUICK: Final = " ".join(QUICK_START)
 _DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": _QUICK,
@@ -73,7 +76,7 @@ def spark_environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def running_spark(folder: Path) -> Iterator[SparkSession]:
-    """A session on a cluster of two workers, whose processes end with the context."""
+    """A session on `LOCAL_CLUSTER`, whose processes end with the context."""
     before = dict(os.environ)
     # Executors import test functions from the path of pytest.
     path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -114,8 +117,8 @@ def executors(spark: SparkSession) -> list[psutil.Process]:
 
 
 def kill_executor(spark: SparkSession) -> None:
-    """Kill one executor; its worker starts another."""
-    _kill(executors(spark)[:1])
+    """Kill the executor; its worker starts another."""
+    _kill(executors(spark))
 
 
 def kill_python_workers(spark: SparkSession) -> None:
