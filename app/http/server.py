@@ -11,12 +11,16 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
-import uvloop
 from starlette.types import ASGIApp
 
 from app.config import Settings
 from app.http.trusted_proxies import TrustedProxies
-from app.process import allow_many_connections, report_crashes, return_freed_memory
+from app.process import (
+    allow_many_connections,
+    report_crashes,
+    return_freed_memory,
+    run_event_loop,
+)
 from app.services.services import Services, open_services
 from app.store import SecretKeyMissing
 from logbroker.bounded_http import BoundedHttp
@@ -109,9 +113,7 @@ def serve(
     """
     configure_logging()
     try:
-        # It takes a quarter less processor time for a request than asyncio's own loop.
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, create_application, listener))
+        run_event_loop(_serve(settings, create_application, listener))
     except SystemExit:
         # Uvicorn has logged the reason, and uses another exit code.
         return 1

@@ -39,6 +39,7 @@ from app.process import (
     collect_rarely,
     report_crashes,
     return_freed_memory,
+    run_event_loop,
     stop_on_signals,
 )
 from app.store import Store, StoreError, StoreUnavailable
@@ -92,7 +93,7 @@ def run(settings: Settings) -> int:
         _log.error("refused", extra={"reason": str(error)})
         return 1
     try:
-        asyncio.run(_serve(settings, store))
+        run_event_loop(_serve(settings, store))
     except (StoreError, OSError) as error:
         _log.error("refused", extra={"reason": str(error)})
         return 1

@@ -26,6 +26,7 @@ from app.process import (
     collect_rarely,
     report_crashes,
     return_freed_memory,
+    run_event_loop,
     stop_on_signals,
 )
 from app.replay_workers.dependencies import WorkerDependencies
@@ -68,7 +69,7 @@ def run(settings: Settings) -> int:
         return 1
     try:
         store.check()
-        asyncio.run(_serve(settings, store))
+        run_event_loop(_serve(settings, store))
     except StoreError as error:
         _log.error("refused", extra={"reason": str(error)})
         return 1
