@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeVar
@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from app.log.client_errors import CLIENT_LOG
 from app.log.event import LoggedEvent, account_of, header_text, is_presentable
 from app.log.group_position import Committed, GroupPosition, fetch_positions
+from app.log.log_end_watch import LogEndWatch
 from app.log.unreadable import PartitionReads, log_unreadable
 from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
@@ -29,11 +30,11 @@ RECORDS_MAX: Final = 500
 _WAIT_S: Final = 0.1
 """The longest time that a read blocks, and so the delay of commits."""
 
-_IDLE_WAIT_S: Final = 1.0
-"""The same after a quiet time, and so the delay of a stop. Records end it at once."""
+_IDLE_WAIT_S: Final = 0.5
+"""The same while the log end is watched, and so the delay of a rebalance; others end it at once."""
 
-_QUIET_S: Final = 2.0
-"""After this time without records and commits, the reader is idle."""
+QUIET_S: Final = 5.0
+"""After this time without records, commits and rebalances, the log end is watched."""
 
 _HELD_WAIT_S: Final = 0.02
 """The same while partitions are held, and so the delay of their release."""
@@ -92,9 +93,9 @@ class GroupReader:
         self.group = group
         self.lags: dict[int, int] = {}
         """The number of unread records up to the log end, by partition."""
-        self._reads = PartitionReads(
-            topic, {**properties, "bootstrap.servers": bootstrap_servers}, on_unreadable
-        )
+        properties = {**properties, "bootstrap.servers": bootstrap_servers}
+        self._reads = PartitionReads(topic, properties, on_unreadable)
+        self._watch = LogEndWatch(topic, properties)
         self.joined = asyncio.Event()
         self._stage = stage
         self._configuration = group_configuration(bootstrap_servers, group, properties)
@@ -110,7 +111,7 @@ class GroupReader:
         self._paused: set[int] = set()
         self._next_lag_s = 0.0
         self._active_s = 0.0
-        """When the last records were read or positions committed."""
+        """When records were read, positions committed, or partitions assigned the last time."""
         self._next_warning_s = 0.0
         self._blocked_s = 0.0
 
@@ -132,6 +133,7 @@ class GroupReader:
     def stop(self) -> None:
         """Stop reading; `run` returns soon."""
         self._stopping.set()
+        self._watch.wake()
 
     def commit(self, commits: Mapping[int, Committed]) -> None:
         """Commit offsets; returns at once.
@@ -140,6 +142,7 @@ class GroupReader:
         """
         with self._lock:
             self._commits.update(commits)
+        self._watch.wake()
 
     def hold(self, partition: int) -> None:
         """Pause a partition; fetched records still arrive."""
@@ -174,8 +177,12 @@ class GroupReader:
         try:
             while not self._stopping.is_set():
                 self._store_commits(consumer)
+                if self._watch.is_active:
+                    self._watch_log_end(consumer)
+                    continue
                 self._apply_holds(consumer)
-                self._hand_over(self._messages(consumer))
+                wait_s = _HELD_WAIT_S if self._paused else _WAIT_S
+                self._hand_over(self._messages(consumer, wait_s))
                 self._measure_lag(consumer)
                 self._pass_unreadable(consumer)
         except (KafkaException, CancelledError):
@@ -183,7 +190,21 @@ class GroupReader:
             if not self._stopping.is_set():
                 raise
         finally:
+            self._watch.close()
             consumer.close()
+
+    def _watch_log_end(self, consumer: Consumer) -> None:
+        """Wait for records, and serve rebalances."""
+        news = self._watch.find_news(_IDLE_WAIT_S)
+        if news or self._held:
+            self._stop_watching(consumer, news)
+        else:
+            # It returns no records: all partitions are paused.
+            self._hand_over(self._messages(consumer, 0))
+
+    def _stop_watching(self, consumer: Consumer, news: Collection[int] = ()) -> None:
+        self._active_s = time.monotonic()
+        self._watch.stop(consumer, news)
 
     def _store_commits(self, consumer: Consumer) -> None:
         with self._lock:
@@ -201,19 +222,13 @@ class GroupReader:
         consumer.resume([TopicPartition(self.topic, each) for each in self._paused - held])
         self._paused = held
 
-    def _messages(self, consumer: Consumer) -> "list[Message]":
+    def _messages(self, consumer: Consumer, wait_s: float) -> "list[Message]":
         # `consume` waits for all it may return. So wait for one, then take what is available.
-        first = consumer.poll(self._wait_s())
+        first = consumer.poll(wait_s)
         if first is None:
             return []
         self._active_s = time.monotonic()
         return [first, *consumer.consume(RECORDS_MAX - 1, 0)]
-
-    def _wait_s(self) -> float:
-        if self._paused:
-            return _HELD_WAIT_S
-        is_quiet = time.monotonic() - self._active_s >= _QUIET_S
-        return _IDLE_WAIT_S if is_quiet else _WAIT_S
 
     def _hand_over(self, messages: "Sequence[Message]") -> None:
         events: dict[int, list[LoggedEvent]] = {}
@@ -244,6 +259,7 @@ class GroupReader:
 
     def _on_assign(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
         if topic_partitions:
+            self._stop_watching(consumer)
             partitions = [tp.partition for tp in topic_partitions]
             positions = self._positions(consumer, partitions)
             starts = self._begin(positions)
@@ -266,6 +282,7 @@ class GroupReader:
     def _on_revoke(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
         partitions = [tp.partition for tp in topic_partitions]
         if partitions:
+            self._stop_watching(consumer)
             commits = self._on_loop(lambda: self._stage.release_partitions(partitions))
             self._forget(partitions)
             self._commit_now(consumer, commits)
@@ -274,6 +291,7 @@ class GroupReader:
 
     def _on_lost(self, consumer: Consumer, topic_partitions: list[TopicPartition]) -> None:
         partitions = [tp.partition for tp in topic_partitions]
+        self._stop_watching(consumer)
         self._loop.call_soon_threadsafe(self._stage.drop_partitions, partitions)
         self._forget(partitions)
         _log.warning("partitions-lost", extra={"group": self.group, "partitions": partitions})
@@ -341,6 +359,13 @@ class GroupReader:
             return
         self._next_lag_s = now_s + _LAG_S
         self.lags |= self._reads.measure_lags(consumer, self._paused, now_s - self._blocked_s)
+        if now_s - self._active_s >= QUIET_S and self._has_read_all():
+            self._watch.start(consumer, self._reads.positions)
+
+    def _has_read_all(self) -> bool:
+        positions = self._reads.positions
+        is_reading = positions and not self._held and not self._paused
+        return bool(is_reading) and all(self.lags.get(each) == 0 for each in positions)
 
     def _pass_unreadable(self, consumer: Consumer) -> None:
         self._reads.pass_unreadable(consumer, self._paused, self._skip_to)

@@ -1,4 +1,4 @@
-"""Fetch for consumers: encodes requests for one partition and decodes responses without a copy.
+"""Fetch for consumers: encodes requests for one topic and decodes responses without a copy.
 
 The layout of requests is in `logbroker.wire.fetch`. Responses:
 
@@ -107,12 +107,20 @@ class FetchResponse(NamedTuple):
 
 
 def encode_fetch_request(
-    version: int, correlation_id: int, client_id: str | None, call: FetchParameters
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    call: FetchParameters,
+    *others: FetchParameters,
 ) -> bytes:
-    """Return the frame of a request, size prefix included."""
+    """Return the frame of a request, size prefix included.
+
+    `others` are further partitions of the topic; the limits of the request are those of `call`.
+    """
     flexible = is_flexible(ApiKey.FETCH, version)
     tags = EMPTY_TAGS if flexible else b""
     topic = _encode_topic(version, call)
+    partitions = b"".join(_encode_partition(version, each) + tags for each in (call, *others))
     body = b"".join(
         (
             _HEADER.pack(ApiKey.FETCH, version, correlation_id),
@@ -120,7 +128,7 @@ def encode_fetch_request(
             tags,
             _encode_limits(version, call),
             encode_count(1, flexible=flexible) + topic,
-            encode_count(1, flexible=flexible) + _encode_partition(version, call) + tags,
+            encode_count(1 + len(others), flexible=flexible) + partitions,
             tags,
             encode_count(0, flexible=flexible) if version >= FIRST_WITH_SESSION else b"",
             encode_string("", flexible=flexible) if version >= FIRST_WITH_RACK else b"",

@@ -17,6 +17,7 @@ from logbroker.client.raw import (
     EARLIEST,
     LATEST,
     AbortedTransaction,
+    LongPoll,
     RawChunk,
     RawCluster,
     RawReader,
@@ -422,3 +423,29 @@ def test_a_leader_that_another_broker_took_the_partition_from_sends_the_reader_t
             list(RawReader(cluster, place, 0, 5, topic_id=former))
         assert cluster.offsets({place: LATEST}) == {place: 5}
         assert offsets_in(list(RawReader(cluster, place, 0, 5))) == list(range(5))
+
+
+def test_a_long_poll_finds_partitions_with_records_above_their_positions(server: Server) -> None:
+    topic = new_topic(server, 3)
+    write(server, topic, numbered(2))
+    partitions = [TopicPartition(topic, number) for number in range(3)]
+    positions = {each: 2 if each.partition == 0 else 0 for each in partitions}
+    with closing(LongPoll(RawCluster(properties_of(server)), positions)) as poll:
+        assert poll.find_news(0.1) == set()
+        poll.wake()
+        assert poll.find_news(DEADLINE_S) == set(), "it was woken"
+        write(server, topic, numbered(1, partition=2))
+        news: set[TopicPartition] = set()
+        until(lambda: news.update(poll.find_news(0.1)) or news, "the record is found")
+        assert news == {partitions[2]}
+    with closing(LongPoll(RawCluster(properties_of(server)), {partitions[0]: 1})) as poll:
+        until(lambda: poll.find_news(0.1) == {partitions[0]}, "an older record is found")
+
+
+def test_a_long_poll_reports_every_partition_of_a_broker_that_is_gone(server: Server) -> None:
+    partitions = {TopicPartition(new_topic(server, 2), number): 0 for number in range(2)}
+    with closing(LongPoll(RawCluster(properties_of(server)), partitions)) as poll:
+        server.kill()
+        until(lambda: poll.find_news(0.1) == partitions.keys(), "the broker is gone")
+    with pytest.raises(BrokersUnavailable):
+        LongPoll(RawCluster(properties_of(server), timeout_s=1), partitions)

@@ -14,6 +14,7 @@ Within one thread:
 
 from logbroker.client.raw.cluster import RawCluster
 from logbroker.client.raw.log_dirs import LogSizes, log_sizes
+from logbroker.client.raw.long_poll import LongPoll
 from logbroker.client.raw.parsing.chunk import RawChunk
 from logbroker.client.raw.parsing.metadata import EARLIEST, LATEST, TopicDescription, TopicPartition
 from logbroker.client.raw.reader import RawReader
@@ -24,6 +25,7 @@ __all__ = [
     "LATEST",
     "AbortedTransaction",
     "LogSizes",
+    "LongPoll",
     "RawChunk",
     "RawCluster",
     "RawReader",

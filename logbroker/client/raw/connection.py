@@ -85,11 +85,18 @@ class BrokerConnection:
         )
         return self._request(message, version)
 
-    def send_fetch(self, call: FetchParameters, highest: int) -> int:
-        """Send a Fetch of at most version `highest` without waiting; return its version."""
+    def fileno(self) -> int:
+        """Return the file descriptor of the socket, for a selector."""
+        return self._socket.fileno()
+
+    def send_fetch(self, *calls: FetchParameters, highest: int) -> int:
+        """Send a Fetch of at most version `highest` without waiting; return its version.
+
+        `calls` are of one topic; see `encode_fetch_request`.
+        """
         lowest, spoken = fetch_client.SENT_VERSIONS
         version = self._version(ApiKey.FETCH, "FetchRequest", (lowest, min(highest, spoken)))
-        self._send(encode_fetch_request(version, self._next_number(), self._client_id, call))
+        self._send(encode_fetch_request(version, self._next_number(), self._client_id, *calls))
         return version
 
     def receive_fetch(self, version: int) -> FetchResponse:

@@ -148,7 +148,7 @@ class RawReader:
             isolation_level=self._isolation_level,
         )
         named = self._highest_version if plan.topic_id else FIRST_WITH_TOPIC_ID - 1
-        self._version = self._connection.send_fetch(call, min(named, self._highest_version))
+        self._version = self._connection.send_fetch(call, highest=min(named, self._highest_version))
 
     def _bytes_wanted(self) -> int:
         """Return the expected size of the rest of the range, with a margin, up to `bytes_max`."""

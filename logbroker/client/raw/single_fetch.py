@@ -56,7 +56,7 @@ def _fetch(
     assert highest < FIRST_WITH_TOPIC_ID
     connection = cluster.connections.acquire(leader.address)
     try:
-        answer = connection.receive_fetch(connection.send_fetch(call, highest))
+        answer = connection.receive_fetch(connection.send_fetch(call, highest=highest))
     except BaseException:
         cluster.connections.discard(connection)
         cluster.invalidate(tp.topic)
