@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -36,6 +37,8 @@ _COLLECTED_AT: Final = 10_000
 
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
+
+_STARTED_S: Final = time.monotonic()
 
 
 def run_event_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -98,6 +101,15 @@ def collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(_COLLECTED_AT, 10, 10)
+
+
+def until_next_tick(period_s: float) -> float:
+    """Return the seconds until the next of the moments that are `period_s` apart.
+
+    They are the same for all callers in this process, so that it wakes once for several polls, and
+    others in other processes, so that these do not query a database at the same time.
+    """
+    return period_s - (time.monotonic() - _STARTED_S) % period_s
 
 
 async def on_own_thread(work: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from app.domain.live_backlog import LiveBacklog
 from app.live.queue_context import RetryingQueue
-from app.process import on_own_thread
+from app.process import on_own_thread, until_next_tick
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class BacklogWriter:
         """Store backlogs until cancelled."""
         took_s = 0.0
         while True:
-            await asyncio.sleep(max(WRITE_S, REST * took_s))
+            await asyncio.sleep(max(until_next_tick(WRITE_S), REST * took_s))
             began_s = time.monotonic()
             changes = self._changes(began_s)
             if changes:

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from app.domain.handovers import KEPT_MS, LiveHandover
 from app.live.delivery import LiveDelivery
+from app.process import until_next_tick
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -91,4 +92,4 @@ class Handovers:
                         del self._unacknowledged[handover.replay_id]
             except StoreUnavailable as error:
                 _log.debug("handovers-not-read", extra={"reason": str(error)})
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(until_next_tick(POLL_S))

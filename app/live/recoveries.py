@@ -12,6 +12,7 @@ from typing import Final, NoReturn, Protocol
 from app.domain.model import Window
 from app.domain.recovery import Recovery, RecoveryRecord
 from app.domain.retry import RetryPolicy
+from app.process import until_next_tick
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class Recoveries:
         sweep_s = time.monotonic() + _SWEEP_S
         done_version: int | None = None
         while True:
-            await asyncio.sleep(START_S)
+            await asyncio.sleep(until_next_tick(START_S))
             # What is due depends on what is stored, not on the time.
             version = self._store.database.data_version()
             try:

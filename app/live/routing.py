@@ -12,6 +12,7 @@ from app.domain.match_index import MatchIndex
 from app.domain.model import Webhook
 from app.domain.routing_changes import RoutingChanges
 from app.live.loop_turns import LoopTurns
+from app.process import until_next_tick
 from app.store import Store, StoreUnavailable
 
 _log: Final = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class RoutingTable:
             refreshed, self._refreshed = self._refreshed, asyncio.get_running_loop().create_future()
             await self._try_to_refresh()
             refreshed.set_result(None)
-            await asyncio.sleep(REFRESH_S)
+            await asyncio.sleep(until_next_tick(REFRESH_S))
 
     async def wait_until_refreshed(self) -> None:
         """Return when the table has what the database holds now, or the database is unavailable."""

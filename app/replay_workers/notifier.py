@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from app.config import Settings
+from app.process import until_next_tick
 from app.store import StoreUnavailable
 
 CONCURRENT_MAX: Final = 8
@@ -51,7 +52,8 @@ class Notifier:
                 send = await self._claim() if len(self._sending) < CONCURRENT_MAX else None
                 if send is None:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), self._poll_interval_s)
+                        pause_s = until_next_tick(self._poll_interval_s)
+                        await asyncio.wait_for(self._wake.wait(), pause_s)
                     continue
                 task = group.create_task(_send(send))
                 self._sending.add(task)

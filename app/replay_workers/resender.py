@@ -29,6 +29,7 @@ from app.domain.scheduled_retries import scheduled_pause_s
 from app.domain.tallies import CountedTally, SettledDelivery, tallies_of
 from app.log.deliveries import DeliveryReader
 from app.log.errors import LogError, NotInLog
+from app.process import until_next_tick
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.replay_workers.outcome_publisher import EndedRetries, OutcomePublisher
 from app.replay_workers.work_watch import WorkWatch
@@ -102,7 +103,7 @@ class Resender:
                     self._in_flight[task] = claim
                     task.add_done_callback(self._remove)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), self._poll_s)
+                    await asyncio.wait_for(self._wake.wait(), until_next_tick(self._poll_s))
             waking.cancel()
             if self._in_flight:
                 _, late = await asyncio.wait(self._in_flight, timeout=LAST_REQUESTS_S)

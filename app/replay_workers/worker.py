@@ -12,6 +12,7 @@ from typing import Final
 from app.domain.model import Claim
 from app.domain.turns import RunningReplay, Slots
 from app.log.replay_requests import RequestHint
+from app.process import until_next_tick
 from app.replay_workers.account_notices import AccountOutbox
 from app.replay_workers.delivery import LAST_REQUESTS_S
 from app.replay_workers.dependencies import WorkerDependencies
@@ -114,7 +115,7 @@ class ReplayWorker:
         pause_s = max(self._dependencies.settings.poll_interval_s, self._unavailable_s)
         while not self._wake.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause_s)
+                await asyncio.wait_for(self._wake.wait(), until_next_tick(pause_s))
                 return
             with suppress(StoreUnavailable):  # the next claim reports it
                 if await self._dependencies.work.is_idle():

@@ -66,9 +66,16 @@ class ProcessHeartbeat(BackgroundTask):
         while not self._ending.is_set():
             await self._write(partial(self._record, self._details()))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), self._heartbeat_s)
+                await asyncio.wait_for(self._ending.wait(), self._pause_s())
         if self._beats:
             await self._write(partial(self._store.remove_process, self._kind, self._name))
+
+    def _pause_s(self) -> float:
+        """The time until the next heartbeat of all processes.
+
+        They send them together: idle ones look for work after a commit, and do so once for all.
+        """
+        return self._heartbeat_s - time.time() % self._heartbeat_s
 
     async def _write(self, work: Callable[[], None]) -> None:
         try:
