@@ -14,9 +14,9 @@ from prometheus_client.metrics_core import Metric
 
 from logbroker import metrics_http
 from logbroker.errors import ConfigurationError
+from logbroker.histogram import Histogram
 from logbroker.metrics_http import MetricsAccess
 from logbroker.mirror.domain.partitions import TopicAndPartition, UncopiedSince
-from logbroker.unlocked_metrics import Histogram
 
 PREFIX: Final = "logbroker_mirror_"
 

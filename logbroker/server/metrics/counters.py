@@ -7,7 +7,7 @@ may differ by one event.
 from dataclasses import dataclass, field
 from typing import Final
 
-from logbroker.unlocked_metrics import Histogram
+from logbroker.histogram import Histogram
 from logbroker.wire.apis import SERVED
 
 SECONDS_BOUNDS: Final = (

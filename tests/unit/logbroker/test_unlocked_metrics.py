@@ -2,7 +2,8 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from logbroker.unlocked_metrics import CounterCollector, Histogram, HistogramCollector
+from logbroker.histogram import Histogram
+from logbroker.unlocked_metrics import CounterCollector, HistogramCollector
 
 
 def test_a_histogram_counts_each_bound_to_the_range_below_it() -> None:
