@@ -48,10 +48,17 @@ def test_an_outcome_has_the_origin_and_server_of_its_headers() -> None:
     assert parse_outcome("east", OUTCOME, b"west", b"host-1") == (
         *("west", 3, 17, None, "left", 0, None),
         settled,
-        *("late", 31.2, "host-1"),
+        *("late", 31.2, False, "host-1"),
     )
     without_headers = parse_outcome("east", OUTCOME, None, None)
     assert (without_headers[0], without_headers[-1]) == ("east", None)
+
+
+def test_an_outcome_before_a_scheduled_retry_is_pending() -> None:
+    pending = OUTCOME.replace(b'"attempts":0', b'"attempts":3,"retries":"pending"')
+    ended = OUTCOME.replace(b'"attempts":0', b'"attempts":9,"retries":"ended"')
+    assert parse_outcome("east", pending, None, None)[-2] is True
+    assert parse_outcome("east", ended, None, None)[-2] is False
 
 
 def test_a_replay_outcome_has_counts_by_hour() -> None:
