@@ -440,10 +440,12 @@ def test_a_long_poll_finds_partitions_with_records_above_their_positions(server:
         until(lambda: poll.find_news(0.1) == {partitions[0]}, "an older record is found")
 
 
-def test_a_long_poll_reports_every_partition_of_a_broker_that_is_gone(server: Server) -> None:
-    partitions = {TopicPartition(new_topic(server, 2), number): 0 for number in range(2)}
-    with closing(LongPoll(RawCluster(properties_of(server)), partitions)) as poll:
-        server.kill()
+def test_a_long_poll_reports_every_partition_of_a_broker_that_is_gone(
+    broker: BrokerProcess,
+) -> None:
+    partitions = {TopicPartition(new_topic(broker, 2), number): 0 for number in range(2)}
+    with closing(LongPoll(RawCluster(properties_of(broker)), partitions)) as poll:
+        broker.kill()
         until(lambda: poll.find_news(0.1) == partitions.keys(), "the broker is gone")
     with pytest.raises(BrokersUnavailable):
-        LongPoll(RawCluster(properties_of(server), timeout_s=1), partitions)
+        LongPoll(RawCluster(properties_of(broker), timeout_s=1), partitions)
