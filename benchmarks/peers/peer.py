@@ -7,7 +7,7 @@ import socket
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -61,8 +61,13 @@ class RunningPeer(ABC):
     def disk_bytes(self) -> int:
         """Return the bytes that its files occupy on the disk, once all are written."""
         os.sync()
-        files = [path.lstat() for path in self._data_dir.rglob("*") if not path.is_dir()]
-        return sum(each.st_blocks * BLOCK_BYTES for each in files)
+        blocks = 0
+        for folder, _, names in os.walk(self._data_dir):
+            for name in names:
+                # A broker deletes files meanwhile.
+                with suppress(FileNotFoundError):
+                    blocks += Path(folder, name).lstat().st_blocks
+        return blocks * BLOCK_BYTES
 
 
 class Peer(NamedTuple):
