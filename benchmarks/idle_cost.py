@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,7 +68,7 @@ def idle_processes(processes: Sequence[psutil.Process], seconds: float) -> list[
         IdleProcess(
             _name(process),
             (spent_s - spent_before_s) / elapsed_s * 100,
-            max(0, switches - switches_before) / elapsed_s,
+            sum((switches - switches_before).values()) / elapsed_s,
         )
         for process, (spent_before_s, switches_before), (spent_s, switches) in zip(
             processes, before, after, strict=True
@@ -103,14 +104,17 @@ def _service(folder: Path) -> Iterator[list[psutil.Process]]:
             service.wait(STOP_S)
 
 
-def _switches(process: psutil.Process) -> int:
-    """Return the voluntary switches of all threads that exist."""
-    found = 0
+def _switches(process: psutil.Process) -> Counter[str]:
+    """Return the voluntary switches of each thread that exists.
+
+    A difference of two of these leaves out threads that have ended.
+    """
+    found = Counter[str]()
     for task in Path(f"/proc/{process.pid}/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
             for line in (task / "status").read_text().splitlines():
                 if line.startswith("voluntary_ctxt_switches:"):
-                    found += int(line.split()[1])
+                    found[task.name] = int(line.split()[1])
     return found
 
 
