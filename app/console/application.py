@@ -3,11 +3,11 @@
 Source: Content Security Policy Level 3; OWASP HTTP Headers Cheat Sheet.
 """
 
-from functools import cache
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -44,13 +44,13 @@ from app.console.live_broadcast import Broadcaster
 from app.console.rendering import Renderer, render_page
 from app.console.sessions import SessionGuard, SignInNeeded
 from app.console.sign_in import NEXT_CHARACTERS_MAX
+from app.console.urls import PREFIX
 from app.http.error_table import EXPECTED_ERRORS, problem_of
 from app.http.problems import UNAVAILABLE
 from app.http.request_limits import BodyLimit, HeadLimit, OpenPathLimit
 from app.http.request_log import LOGGER, RequestLog
 from app.services.services import Services
 
-PREFIX: Final = "/console"
 SIGN_IN: Final = f"{PREFIX}/sign-in"
 
 PAGES: Final = (
@@ -149,13 +149,13 @@ def create_console(services: Services) -> FastAPI:
     return application
 
 
-@cache
-def _routes() -> list[BaseRoute]:
-    """Return the routes of all pages. They are stateless, so applications share them."""
-    router = APIRouter()
+def _routes() -> Iterator[BaseRoute]:
+    """Return the routes of all pages. They are stateless, so applications share them.
+
+    In one list: FastAPI tries the routes of an included router twice for each request.
+    """
     for module in PAGES:
-        router.include_router(module.router, prefix=PREFIX)
-    return router.routes
+        yield from module.router.routes
 
 
 def _add_error_pages(application: FastAPI) -> None:

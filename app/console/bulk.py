@@ -15,7 +15,7 @@ from app.console.bulk_requests import BulkAction, BulkRequest, parse_bulk_reques
 from app.console.flash_messages import flash_query
 from app.console.forms import REJECTIONS
 from app.console.page_requests import ChangeRequest
-from app.console.urls import jobs_url
+from app.console.urls import PREFIX, jobs_url
 from app.domain.accounts import ApiKey
 from app.domain.model import Replay
 from app.domain.states import ReplayState
@@ -39,7 +39,7 @@ REJECTED_SHOWN: Final = 50
 _REDIRECT: Final = 303
 """The status of the audit line, also for a request that leaves jobs for the next."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from app.console.formats import add_utc
 from app.console.forms import REJECTIONS, Form, form_rejection, parse_body
 from app.console.live_settled import count_settled
 from app.console.page_requests import ChangeRequest, ViewerRequest
-from app.console.urls import deliveries_url, jobs_url
+from app.console.urls import PREFIX, deliveries_url, jobs_url
 from app.console.webhooks import read_webhook
 from app.domain.deliveries import DeliveryStatus
 from app.domain.model import ReplayFilter, WebhookStatus
@@ -31,7 +31,7 @@ TIMES: Final = ("from", "to")
 FIELDS: Final = ("status", "eventId", "eventType", *TIMES)
 """The fields of the filter, by the API's names."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 class DeliverySelection(RequestBody):

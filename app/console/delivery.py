@@ -12,7 +12,7 @@ from app.console.delivery_parts import delivery_parts, version_of
 from app.console.flash_messages import flash_query
 from app.console.messages import HEX_BYTES_MAX, hex_lines
 from app.console.page_requests import ChangeRequest, ViewerRequest
-from app.console.urls import DELIVERIES, deliveries_url, event_url, jobs_url
+from app.console.urls import DELIVERIES, PREFIX, deliveries_url, event_url, jobs_url
 from app.domain.model import ReplayFilter, WebhookStatus
 from app.log.topics import DELIVERY_LOG
 from app.services.deliveries import get_delivery, resend_deliveries
@@ -23,7 +23,7 @@ PAYLOAD_CHARACTERS_MAX: Final = 32_768
 The largest example that GitHub publishes has 27,000.
 """
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.console.forms import form_rejection
 from app.console.page_requests import PageRequest, ViewerRequest
-from app.console.urls import DELIVERIES, deliveries_url, event_url, page_url
+from app.console.urls import DELIVERIES, PREFIX, deliveries_url, event_url, page_url
 from app.console.webhooks import read_rows
 from app.domain.deliveries import ID_PREFIX
 from app.http.dependencies import Cursor
@@ -21,7 +21,7 @@ from app.store.errors import WebhookNotFound
 
 _CHARACTERS_MAX: Final = 256
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @router.get("/deliveries")

@@ -6,11 +6,11 @@ from starlette.responses import Response
 from app.console.delivery import shown_payload
 from app.console.delivery_parts import version_of
 from app.console.page_requests import ViewerRequest
-from app.console.urls import DELIVERIES
+from app.console.urls import DELIVERIES, PREFIX
 from app.http.request_bodies import EventId
 from app.services.event_lookup import get_event
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 # An id may have slashes.

@@ -20,7 +20,7 @@ from app.console.job_parts import (
     timeline_part,
 )
 from app.console.page_requests import ChangeRequest, EditorRequest, Submission, ViewerRequest
-from app.console.urls import DELIVERIES, JOBS
+from app.console.urls import DELIVERIES, JOBS, PREFIX
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
 from app.domain.model import Failure, Replay, Webhook
 from app.domain.options import Source
@@ -44,7 +44,7 @@ FAILURES_PER_PAGE: Final = 50
 _CONFLICT: Final = 409
 """The API's status for an action that the state does not allow. The audit log uses it too."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.console.formats import format_field_time
 from app.console.forms import FormRejection, form_rejection
 from app.console.job_rows import ALL, RowStyle, counter_parts, job_rows
 from app.console.page_requests import PageRequest, ViewerRequest
-from app.console.urls import TEXT_FIELDS, filter_query, jobs_url, parse_filter
+from app.console.urls import PREFIX, TEXT_FIELDS, filter_query, jobs_url, parse_filter
 from app.domain.model import Replay, ReplayFilter
 from app.domain.options import ReplayReason
 from app.domain.replay_results import COMPLETED_WITH_FAILURES_LABEL
@@ -26,7 +26,7 @@ from app.store.pages import Page
 
 ROWS: Final = 50
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 from app.console.live_broadcast import Broadcaster
 from app.console.live_pages import OpenPage, parse_watch_list
 from app.console.sessions import ViewerDependency
-from app.console.urls import parse_filter
+from app.console.urls import PREFIX, parse_filter
 from app.http.event_stream import HEADERS, HEARTBEAT_S, MEDIA_TYPE, RETRY, STREAM_S_MAX
 from app.services.services import now_ms
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 Text = Annotated[str, Query(max_length=8_192)]
 

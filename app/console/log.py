@@ -14,7 +14,7 @@ from app.console.formats import NOTHING, count
 from app.console.log_plots import LogPlots, StepPlot, lag_plot, size_plot, written_plot
 from app.console.page_requests import OperatorRequest, PageRequest
 from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
-from app.console.urls import page_url
+from app.console.urls import PREFIX, page_url
 from app.domain.handovers import HANDS_OVER
 from app.domain.log_samples import (
     ALL_GROUPS,
@@ -55,7 +55,7 @@ _DETAIL_WORDS: Final = {
 }
 """Words for the details that processes report. Unknown details are shown by name."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 Containing = Annotated[str, Query(max_length=_TOPIC_CHARACTERS_MAX)]
 After = Annotated[str, Query(max_length=_GROUP_CHARACTERS_MAX)]

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.console.formats import format_field_time, parse_field_time
 from app.console.forms import form_rejection
 from app.console.page_requests import OperatorRequest
-from app.console.urls import NEW_REPLAY, page_url
+from app.console.urls import NEW_REPLAY, PREFIX, page_url
 from app.domain.options import Source
 from app.domain.windows import TimeUnreadable
 from app.http.problems import INVALID_REQUEST, Problem
@@ -33,7 +33,7 @@ _DIGITS_MAX: Final = 19
 _SOURCES: Final = {DELIVERY_LOG: Source.LOG, DELIVERY_ARCHIVE: Source.ARCHIVE}
 """The replay source of each topic with deliveries."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from app.console.replay_forms import (
     replay_fields,
     request_body,
 )
-from app.console.urls import JOBS, NEW_REPLAY
+from app.console.urls import JOBS, NEW_REPLAY, PREFIX
 from app.domain.accounts import ApiKey
 from app.domain.model import NewReplay, ReplayFilter, Webhook, Window
 from app.domain.options import Source
@@ -55,7 +55,7 @@ FORM_MS: Final = 5 * MINUTE_MS
 
 _KEY_CHARACTERS_MAX: Final = 64
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

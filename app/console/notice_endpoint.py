@@ -19,7 +19,7 @@ from app.services import mail_endpoints, notice_endpoints
 from app.services.errors import InvalidRequest, RateLimited, ReceiverNotVerified
 from app.webhooks.endpoint_test import EndpointTest
 
-router = APIRouter(prefix="/notice-endpoints/{endpoint_id}")
+router = APIRouter(prefix=NOTICE_ENDPOINTS + "/{endpoint_id}")
 
 
 @router.get("")

@@ -22,7 +22,7 @@ ROWS: Final = 50
 FIELDS: Final = ("url", "description", "eventTypes")
 """The fields of the forms. Operators who register an endpoint also have `accountId`."""
 
-router = APIRouter(prefix="/notice-endpoints")
+router = APIRouter(prefix=NOTICE_ENDPOINTS)
 
 
 @router.get("")

@@ -11,7 +11,7 @@ from app.console.delivery_plots import DeliveryPlots
 from app.console.delivery_sums import DeliverySums, DeliverySumsReader
 from app.console.page_requests import ViewerRequest
 from app.console.time_ranges import RangeName, parse_range, time_ranges
-from app.console.urls import OVERVIEW, jobs_url, page_url
+from app.console.urls import OVERVIEW, PREFIX, jobs_url, page_url
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import Replay, ReplayFilter, Webhook
 from app.domain.states import ACTIVE
@@ -21,7 +21,7 @@ from app.services.authentication import select_account
 from app.services.services import Services, now_ms
 from app.store.overview import WebhookTotals
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _TEST: Final = "test"
 MATCHES_SHOWN: Final = 50
 """Of the names of matching rules, up to ten thousand."""
 
-router = APIRouter(prefix="/webhooks/{webhook_id}")
+router = APIRouter(prefix=WEBHOOKS + "/{webhook_id}")
 
 
 class RuleRow(NamedTuple):

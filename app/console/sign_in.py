@@ -9,11 +9,11 @@ from app.console.audit import log_change
 from app.console.forms import read_form
 from app.console.rendering import render_page
 from app.console.sessions import ViewerDependency, check_form
-from app.console.urls import DELIVERIES
+from app.console.urls import DELIVERIES, PREFIX
 
 NEXT_CHARACTERS_MAX: Final = 2_000
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 Next = Annotated[str, Query(alias="next", max_length=NEXT_CHARACTERS_MAX)]
 

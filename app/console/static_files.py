@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from app.console.urls import PREFIX
 from app.http.problems import NOT_FOUND, Problem
 
 MEDIA_TYPES: Final = {
@@ -18,7 +19,7 @@ MEDIA_TYPES: Final = {
 
 _ONE_YEAR: Final = "public, max-age=31536000, immutable"
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 @router.get("/static/{name}")

@@ -12,13 +12,16 @@ from app.domain.windows import TIME_ALLOWED, format_time
 from app.http.problems import INVALID_REQUEST, Problem
 from app.services.errors import FieldError
 
-JOBS: Final = "/console/jobs"
-NEW_REPLAY: Final = "/console/replays/new"
-WEBHOOKS: Final = "/console/webhooks"
-NOTICE_ENDPOINTS: Final = "/console/notice-endpoints"
-DELIVERIES: Final = "/console/deliveries"
-OVERVIEW: Final = "/console/overview"
-EVENTS: Final = "/console/events"
+PREFIX: Final = "/console"
+"""What the path of each page begins with."""
+
+JOBS: Final = f"{PREFIX}/jobs"
+NEW_REPLAY: Final = f"{PREFIX}/replays/new"
+WEBHOOKS: Final = f"{PREFIX}/webhooks"
+NOTICE_ENDPOINTS: Final = f"{PREFIX}/notice-endpoints"
+DELIVERIES: Final = f"{PREFIX}/deliveries"
+OVERVIEW: Final = f"{PREFIX}/overview"
+EVENTS: Final = f"{PREFIX}/events"
 
 TEXT_FIELDS: Final = ("webhookId", "accountId", "createdFrom", "createdTo")
 """The text inputs of the filter form."""

@@ -14,7 +14,7 @@ from app.console.page_requests import PageRequest, ViewerRequest
 from app.console.plots import BarPlot, missed_plot
 from app.console.rules import RuleRow, RuleTest, condition_texts, rule_rows
 from app.console.time_ranges import RangeName, TimeRange, parse_range, time_ranges
-from app.console.urls import NEW_REPLAY, WEBHOOKS, jobs_url, page_url
+from app.console.urls import NEW_REPLAY, PREFIX, WEBHOOKS, jobs_url, page_url
 from app.domain.endpoint_options import (
     BasicAuthentication,
     BearerAuthentication,
@@ -42,7 +42,7 @@ GRANTS_SHOWN: Final = 20
 JOBS_SHOWN: Final = 5
 """The latest. The list of jobs has all."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 
 class MissedHourRow(NamedTuple):

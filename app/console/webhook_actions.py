@@ -24,7 +24,7 @@ EDIT_FIELDS: Final = ("url", "description", "autoRecovery", "ordering")
 
 _CHOICES: Final = {True: "true", False: "false"}
 
-router = APIRouter(prefix="/webhooks/{webhook_id}")
+router = APIRouter(prefix=WEBHOOKS + "/{webhook_id}")
 
 
 @router.post("/test", operation_id="testWebhook")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.console.forms import REJECTIONS, Form, parse_body
 from app.console.page_requests import ChangeRequest, EditorRequest, PageRequest, ViewerRequest
-from app.console.urls import WEBHOOKS, page_url
+from app.console.urls import PREFIX, WEBHOOKS, page_url
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import Replay, Validation, Webhook, WebhookStatus
 from app.domain.tallies import DeliveryTally, Span, last_hour_from_ms
@@ -28,7 +28,7 @@ ROWS: Final = 50
 FIELDS: Final = ("url", "description", "validation", "eventTypes")
 """The fields of the registration form. Operators also have `accountId`."""
 
-router = APIRouter()
+router = APIRouter(prefix=PREFIX)
 
 _StatusName = Annotated[str, Query(alias="status", max_length=40)]
 

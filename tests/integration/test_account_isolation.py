@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from app.api.application import openapi_document
-from app.console.application import PAGES, PREFIX
+from app.console.application import PAGES
 from app.domain.account_notices import NewNoticeEndpoint, NoticeEndpoint
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryPlace, format_delivery_id
@@ -115,7 +115,7 @@ def pages() -> Iterator[tuple[str, str]]:
     for module in PAGES:
         for route in module.router.routes:
             for method in route.methods:
-                yield method, PREFIX + route.path
+                yield method, route.path
 
 
 def delivery_of(webhook: Webhook) -> str:

@@ -70,7 +70,7 @@ class ConsoleClient:
         """Return the CSRF token of the session, which all its pages have."""
         cookies = str(self.http.cookies)
         if cookies not in self._csrf_tokens:
-            found = _CSRF.search((await self.get("/console/jobs")).text)
+            found = _CSRF.search((await self.get("/console/notice-endpoints")).text)
             assert found is not None
             self._csrf_tokens[cookies] = found[1]
         return self._csrf_tokens[cookies]

@@ -1,51 +1,65 @@
 """HTML pages as element trees."""
 
+import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 from typing import Final
 from xml.etree.ElementTree import Element, TreeBuilder
 
 _VOID: Final = frozenset(("br", "hr", "img", "input", "link", "meta", "wbr"))
 
+_NAME: Final = r"""[^\s"'<>/=]+"""
+_VALUE: Final = """"([^"]*)"|'([^']*)'"""
+_ATTRIBUTE: Final = re.compile(rf"\s+({_NAME})(?:=(?:{_VALUE}))?")
+_TAG: Final = re.compile(
+    rf"""<(?:!doctype html|(/?)([a-z][a-z0-9]*)((?:\s+{_NAME}(?:="[^"]*"|='[^']*')?)*)\s*(/?))>""",
+    re.IGNORECASE,
+)
+"""Groups: a slash if it closes its element, the name, the attributes, a slash if it is empty."""
 
-class HtmlPage(HTMLParser):
-    """A parsed page. Raises if elements are not closed in order."""
+
+class HtmlPage:
+    """A parsed page. Raises if elements are not closed in order, or a `<` begins no tag.
+
+    It reads the HTML that our templates are written in, in a third of the time of `html.parser`.
+    """
 
     def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
         self.markup: Final = text
         self._open: list[str] = []
         self._builder = TreeBuilder()
-        self.feed(text)
-        self.close()
+        end = 0
+        for tag in _TAG.finditer(text):
+            self._add_text(text[end : tag.start()])
+            end = tag.end()
+            if tag[2] is not None:
+                self._add_tag(tag)
+        self._add_text(text[end:])
         assert not self._open, f"never closed: {self._open}"
         self.root: Final[Element] = self._builder.close()
 
-    def updatepos(self, i: int, j: int) -> int:
-        """Keep no position: no test needs it, and it takes a sixth of the time."""
-        return j
+    def _add_text(self, text: str) -> None:
+        assert "<" not in text, f"no tag: {text}"
+        if self._open and text:
+            self._builder.data(unescape(text))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "br":
+    def _add_tag(self, tag: re.Match[str]) -> None:
+        closing, name, attributes, empty = tag[1], tag[2].lower(), tag[3], tag[4]
+        if closing:
+            assert self._open, f"</{name}> closes nothing"
+            assert self._open.pop() == name
+            self._builder.end(name)
+            return
+        if name in ("script", "style"):
+            # A browser reads no markup in it.
+            assert tag.string.startswith(f"</{name}>", tag.end()), f"a page has its own {name}"
+        if name == "br":
             self._builder.data("\n")
-        self._builder.start(tag, {name: value or "" for name, value in attrs})
-        if tag in _VOID:
-            self._builder.end(tag)
+        self._builder.start(name, _attributes(attributes) if attributes else {})
+        if empty or name in _VOID:
+            self._builder.end(name)
         else:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._builder.start(tag, {name: value or "" for name, value in attrs})
-        self._builder.end(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open, f"</{tag}> closes nothing"
-        assert self._open.pop() == tag
-        self._builder.end(tag)
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self._builder.data(data)
+            self._open.append(name)
 
     def all(self, path: str) -> list[Element]:
         """Return the elements of an ElementTree path, such as `.//tr[@data-live-id]`."""
@@ -81,6 +95,13 @@ class HtmlPage(HTMLParser):
     def fields(self, form: str) -> dict[str, str]:
         """Return the values that a browser would submit for the form at a path."""
         return dict(_sent(self.one(form)))
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {
+        name.lower(): unescape(double or single)
+        for name, double, single in _ATTRIBUTE.findall(text)
+    }
 
 
 def text_of(element: Element) -> str:

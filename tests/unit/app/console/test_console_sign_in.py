@@ -18,7 +18,7 @@ from app.domain.accounts import Scope
 from app.services.limits import CONCURRENT_REQUESTS_MAX
 from app.store import Store
 from tests.support.database.api_keys import issue_key
-from tests.support.http.api_clients import Issued
+from tests.support.http.api_clients import Issued, client_of
 from tests.support.http.console_clients import ConsoleClient
 
 pytestmark = pytest.mark.anyio
@@ -286,3 +286,13 @@ async def test_sign_in_and_sign_out_are_audited_without_secrets(
     lines = " ".join(str(vars(record)) for record in caplog.records)
     assert operator[1] not in lines
     assert cookie not in lines
+
+
+async def test_metrics_name_pages_by_their_paths(
+    application: FastAPI, operator: Issued, client: ConsoleClient
+) -> None:
+    await client.page("/console/webhooks")
+    async with client_of(application, operator) as api:
+        metrics = (await api.get("/metrics")).text
+    assert 'method="GET",route="/console/webhooks",status="200"} 1.0' in metrics
+    assert 'route="/webhooks"' not in metrics

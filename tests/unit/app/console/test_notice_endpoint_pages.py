@@ -24,7 +24,7 @@ STATUS = ".//p[@role='status']"
 HOSTILE = "<script>alert(1)</script>\"'>"
 
 ROUTES: Final = [
-    (method, f"/console{route.path}")
+    (method, route.path)
     for pages in (notice_endpoints, notice_endpoint)
     for route in pages.router.routes
     if isinstance(route, APIRoute)

@@ -17,7 +17,7 @@ from tests.support.http.receiver_thread import ReceiverThread
 pytestmark = pytest.mark.anyio
 
 ROUTES: Final = [
-    (method, f"/console{route.path}")
+    (method, route.path)
     for pages in (webhooks, webhook_page, webhook_actions, rules)
     for route in pages.router.routes
     if isinstance(route, APIRoute)
