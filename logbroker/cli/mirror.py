@@ -1,5 +1,6 @@
 """`logbroker mirror`: copy topics to another cluster until a signal."""
 
+import gc
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,13 @@ from logbroker.mirror.settings import COMPRESSIONS, Cluster, MirrorSettings
 from logbroker.option_group import option_group
 
 _METRICS_HOST: Final = "127.0.0.1"
+
+_COLLECTED_AT: Final = 50_000
+"""New objects, more than were freed, at which the garbage collector runs.
+
+Thousands of records exist at any time, none of them in a cycle. With Python's 700, scanning them
+took 6 % of the time of the thread that copies.
+"""
 
 
 def _environment(name: str, **more: Any) -> dict[str, Any]:
@@ -175,6 +183,7 @@ def mirror(
         stop_on_signals(running.stop)
         if stop_on_stdin_close:
             stop_at_end_of_stdin(running.stop)
+        gc.set_threshold(_COLLECTED_AT, 10, 10)
         running.run()
     except ConfigurationError as error:
         refuse(error)

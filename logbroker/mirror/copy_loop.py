@@ -5,7 +5,6 @@ Everything here runs on one thread, because a Kafka consumer must not be called 
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Final
@@ -61,7 +60,7 @@ class CopyLoop:
         self._stopping = stopping
         self._on_assigned = on_assigned
         self._copies: dict[TopicAndPartition, PartitionCopy] = {}
-        self._waiting: deque[Message] = deque()
+        self._waiting: list[Message] = []
         self._full_since_s: float | None = None
         self._is_full = False
         self._is_outdated = False
@@ -110,32 +109,35 @@ class CopyLoop:
             self._send_waiting()
         else:
             self._pause_partitions()
-            self._waiting.extend(self._source.read())
+            self._waiting = self._source.read()
         self._commit_when_due()
 
     def _send_waiting(self) -> None:
-        waiting, copies, send = self._waiting, self._copies, self._sender.send
-        while waiting:
-            message = waiting[0]
+        copies, send = self._copies, self._sender.send
+        for index, message in enumerate(self._waiting):
             copy = copies.get((message.topic(), message.partition()))  # type: ignore[arg-type]
             if message.error() is not None:
                 if self._handle_error(message, copy):
-                    self._drop_waiting(message)
-                    continue
+                    self._drop_waiting(index)
+                    return
             # Records of revoked partitions are another mirror's to copy.
             elif copy is not None and not send(copy, message):
+                del self._waiting[:index]
                 self._wait_for_room()
                 return
-            waiting.popleft()
+        self._waiting = []
         self._full_since_s = None
         self._is_full = False
 
-    def _drop_waiting(self, failed: Message) -> None:
-        """Drop what waits of a partition that is read again from another position."""
+    def _drop_waiting(self, index: int) -> None:
+        """Drop what waits of a partition that is read again from another position.
+
+        `index` is that of its error; everything before it is done.
+        """
+        failed = self._waiting[index]
         tp = failed.topic(), failed.partition()
-        kept = [each for each in self._waiting if (each.topic(), each.partition()) != tp]
-        self._waiting.clear()
-        self._waiting.extend(kept)
+        left = self._waiting[index + 1 :]
+        self._waiting = [each for each in left if (each.topic(), each.partition()) != tp]
 
     def _handle_error(self, message: Message, copy: PartitionCopy | None) -> bool:
         try:

@@ -16,7 +16,11 @@ from logbroker import metrics_http
 from logbroker.errors import ConfigurationError
 from logbroker.histogram import Histogram
 from logbroker.metrics_http import MetricsAccess
-from logbroker.mirror.domain.partitions import TopicAndPartition, UncopiedSince
+from logbroker.mirror.domain.partitions import (
+    AcknowledgedRecords,
+    TopicAndPartition,
+    UncopiedSince,
+)
 
 PREFIX: Final = "logbroker_mirror_"
 
@@ -84,11 +88,14 @@ class TopicCounts:
         self.unreadable_offsets = 0
         self.delays = Histogram(DELAY_BOUNDS_S)
 
-    def record_copied(self, size: int, delay_s: float) -> None:
-        """Count a record of `size` bytes, acknowledged `delay_s` after its own time."""
-        self.records += 1
-        self.bytes += size
-        self.delays.observe(delay_s)
+    def record_copied(self, records: AcknowledgedRecords, now_s: float) -> None:
+        """Count records that the destination has acknowledged, `now_s` seconds after 1970."""
+        self.records += len(records.sizes)
+        self.bytes += sum(records.sizes)
+        # A record without a time counts as immediate.
+        self.delays.observe_all(
+            [now_s - each / 1_000 if each > 0 else 0.0 for each in records.times_ms]
+        )
 
 
 class MirrorCounts:

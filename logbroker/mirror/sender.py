@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from logbroker.client.audit_format.mark import AUDIT_HEADER
 from logbroker.client.librdkafka import readable_headers
 from logbroker.mirror.clients import CLIENT_LOG
 from logbroker.mirror.domain.partitions import PartitionProgress
-from logbroker.mirror.domain.provenance import Headers, Provenance, SkipReason
+from logbroker.mirror.domain.provenance import Provenance, SkipReason
 from logbroker.mirror.metrics import MirrorCounts
 
 _log: Final = logging.getLogger(__name__)
@@ -23,12 +22,10 @@ PRODUCER_KNOWN_S: Final = 60.0
 _PURGE_S: Final = 1.0
 _REFUSALS_S: Final = 1.0
 
-_CONSEQUENTIAL: Final = frozenset(
-    (
-        *("_FATAL", "_GAPLESS_GUARANTEE", "_PURGE_QUEUE", "_PURGE_INFLIGHT"),
-        "_INVALID_DIFFERENT_RECORD",
-    )
-)
+_UNSENT: Final = frozenset(("_FATAL", "_GAPLESS_GUARANTEE", "_PURGE_QUEUE", "_PURGE_INFLIGHT"))
+"""Errors of records that the destination did not refuse: another one was refused before them."""
+
+_CONSEQUENTIAL: Final = _UNSENT | {"_INVALID_DIFFERENT_RECORD"}
 """Errors of records that failed because of another record."""
 
 _EARLIEST_MS: Final = 1
@@ -58,7 +55,10 @@ class PartitionCopy:
     Source: Kafka, `ProducerAppendInfo.checkSequence`; KIP-360.
     """
 
-    __slots__ = ("acknowledged_s", "counts", "partition", "progress", "topic")
+    __slots__ = (
+        *("acknowledged", "acknowledged_s", "counts", "on_delivery", "partition", "progress"),
+        *("refused", "topic"),
+    )
 
     def __init__(self, topic: str, partition: int, start: int | None, counts: MirrorCounts) -> None:
         """`start` is the first offset to copy; None for the earliest."""
@@ -68,6 +68,11 @@ class PartitionCopy:
         self.counts = counts.of_topic(topic)
         self.acknowledged_s = 0.0
         """When the destination acknowledged the last record, in seconds since 1970."""
+        self.acknowledged = 0
+        """How many of the first records in flight have been acknowledged since the last count."""
+        self.refused = 0
+        """How many of the records after them were refused, in one batch."""
+        self.on_delivery: Callable[[KafkaError | None, Message], None] | None = None
 
     def can_send(self, now_s: float) -> bool:
         """Whether the next record may be sent."""
@@ -94,44 +99,54 @@ class Sender:
         self._counts = counts
         self._count_message = count_message
         self._now_s = time.time()
+        self._acknowledged: list[PartitionCopy] = []
         self._producer = Producer(settings, logger=CLIENT_LOG)
+        # Its arguments are passed by position: the client parses those with names more slowly.
+        self._produce: Callable[..., None] = self._producer.produce
 
     def send(self, copy: PartitionCopy, message: Message) -> bool:
-        """Send or skip a record of the source; return False if there is no room for it yet."""
+        """Send or skip a record of the source; return False if it cannot be sent now.
+
+        Then there is no room for it yet, or the client rejects it, and `poll` raises.
+        """
         topic, offset = copy.topic, message.offset()
         assert offset is not None
         headers = readable_headers(message)
         if headers is None:
             self._skip_unreadable(copy, offset)
             return True
-        copied: Any = self._provenance.headers_to_copy(headers)
-        mark = _mark(headers) if headers else None
-        if isinstance(copied, SkipReason):
+        copied, reason, mark = self._provenance.inspect_headers(headers)
+        if reason is not None:
             copy.progress.skip_to(offset + 1)
-            self._counts.record_skipped(topic, copied)
+            self._counts.record_skipped(topic, reason)
             # The destination may lack records of another origin, so only looped ones count.
-            if copied is SkipReason.LOOP:
+            if reason is SkipReason.LOOP:
                 self._count_message(topic, mark)
             return True
         if not copy.can_send(self._now_s):
             return False
         value, key, time_ms = message.value(), message.key(), message.timestamp()[1]
-        size = (len(value) if value else 0) + (len(key) if key else 0)
+        on_delivery = copy.on_delivery
+        if on_delivery is None:
+            on_delivery = copy.on_delivery = partial(self._record_outcome, copy)
         try:
-            self._producer.produce(
+            self._produce(
                 topic,
                 value,
                 key,
                 copy.partition,
-                on_delivery=partial(self._record_outcome, copy, offset, time_ms, size, mark),
-                timestamp=time_ms or _EARLIEST_MS,
-                headers=list(copied),
+                on_delivery,
+                None,
+                time_ms or _EARLIEST_MS,
+                copied,
             )
         except BufferError:
             return False
         except KafkaException as refusal:
             self._record_failure(copy, offset, refusal.args[0])
-        copy.progress.record_sent(offset)
+            return False
+        size = (len(value) if value else 0) + (len(key) if key else 0)
+        copy.progress.record_sent(offset, time_ms, size, mark)
         return True
 
     def _skip_unreadable(self, copy: PartitionCopy, offset: int) -> None:
@@ -180,25 +195,39 @@ class Sender:
             if self.failure is None:
                 error = fatal.args[0]
                 self.failure = CopyFailed(error.name(), f"destination failed: {error.str()}")
+        for copy in self._acknowledged:
+            self._record_acknowledged(copy)
+        self._acknowledged.clear()
 
     def _record_outcome(
-        self,
-        copy: PartitionCopy,
-        offset: int,
-        time_ms: int,
-        size: int,
-        mark: bytes | None,
-        error: KafkaError | None,
-        _: Message,
+        self, copy: PartitionCopy, error: KafkaError | None, _message: Message
     ) -> None:
+        """Count the outcome of a record; the client calls this for each, in the order of sending.
+
+        What the destination has are the first records in flight, so it is enough to count them. A
+        record behind a refused one is sent again, even if the destination had accepted it.
+        """
         if error is not None:
-            self._record_failure(copy, offset, error)
-            return
-        copy.progress.record_acknowledged(offset)
+            self._record_refusal(copy, error)
+        elif not copy.refused:
+            if not copy.acknowledged:
+                self._acknowledged.append(copy)
+            copy.acknowledged += 1
+
+    def _record_acknowledged(self, copy: PartitionCopy) -> None:
+        records = copy.progress.take_acknowledged(copy.acknowledged)
+        copy.acknowledged = 0
         copy.acknowledged_s = self._now_s
-        copy.counts.record_copied(size, self._now_s - time_ms / 1_000 if time_ms > 0 else 0.0)
-        if mark is not None:
-            self._count_message(copy.topic, mark)
+        copy.counts.record_copied(records, self._now_s)
+        if any(records.marks):
+            for mark in records.marks:
+                self._count_message(copy.topic, mark)
+
+    def _record_refusal(self, copy: PartitionCopy, error: KafkaError) -> None:
+        offset = copy.progress.offset_in_flight(copy.acknowledged + copy.refused)
+        if error.name() not in _UNSENT:
+            copy.refused += 1
+        self._record_failure(copy, offset, error)
 
     def _record_failure(self, copy: PartitionCopy, offset: int, error: KafkaError) -> None:
         # The cause replaces the errors of records that failed with it.
@@ -209,11 +238,3 @@ class Sender:
                 f"offset {offset} on: {error.str()} ({error.name()})",
                 copy,
             )
-
-
-def _mark(headers: Headers) -> bytes | None:
-    mark = None
-    for name, value in headers:
-        if name == AUDIT_HEADER:
-            mark = value
-    return mark

@@ -305,6 +305,25 @@ def test_a_record_that_the_destination_refuses_stops_those_behind_it_and_no_othe
     assert values_of(west, "large") == values_of(east, "large")
 
 
+def test_the_log_names_the_refused_record_of_a_batch(
+    east: ClusterClient, west: ClusterClient, tmp_path: Path
+) -> None:
+    """A compacted topic takes no record without a key; the others of its batch fail with it."""
+    east.make_topic("keyed", 1)
+    west.make_topic("keyed", 1, cleanup_policy="compact")
+    keys = [b"%d" % number if number != 30 else None for number in range(50)]
+    east.write("keyed", [Record(0, TIME_MS, key, b"value") for key in keys])
+    with MirrorProcess(tmp_path / "1", east.servers, west.servers, "keyed") as mirror:
+        mirror.serve()
+        mirror.until_says("keyed-0 from the source's offset 30 on")
+        until(lambda: mirror.metric("errors_total", reason="INVALID_RECORD") >= 2, "refusals")
+        # What was acknowledged before is not sent again.
+        ends = west.ends("keyed")
+        until(lambda: mirror.metric("errors_total", reason="INVALID_RECORD") >= 4, "refusals")
+        assert west.ends("keyed") == ends == [mirror.metric("records_total")]
+        assert mirror.stop() == 0
+
+
 def random_bytes(count: int) -> bytes:
     """What no codec makes smaller."""
     return random.Random(count).randbytes(count)

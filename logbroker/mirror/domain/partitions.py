@@ -1,9 +1,8 @@
 """The state of partitions while they are copied: positions, pauses, age of uncopied records."""
 
-from collections import deque
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 RETRY_S: Final = 1.0
 RETRY_MAX_S: Final = 30.0
@@ -15,6 +14,14 @@ TopicAndPartition = tuple[str, int]
 """A topic and the number of one of its partitions."""
 
 
+class AcknowledgedRecords(NamedTuple):
+    """Times in ms since 1970, bytes of key and value, and audit marks of records, in order."""
+
+    times_ms: list[int]
+    sizes: list[int]
+    marks: list[bytes | None]
+
+
 class PartitionProgress:
     """Follows the records of a source partition until the destination acknowledges them.
 
@@ -22,7 +29,7 @@ class PartitionProgress:
     a record. It is None until the first offset is known.
     """
 
-    __slots__ = ("_early", "_in_flight", "committed", "next_offset")
+    __slots__ = ("_marks", "_offsets", "_sizes", "_times_ms", "committed", "next_offset")
 
     def __init__(self, start: int | None) -> None:
         """`start` is the first offset to read; None for the earliest."""
@@ -30,41 +37,45 @@ class PartitionProgress:
         """The offset after the last record that was sent or skipped."""
         self.committed = start
         """The last stored position."""
-        self._in_flight: deque[int] = deque()
-        self._early: set[int] = set()
+        # Of the records in flight. An object for each would take twice as long.
+        self._offsets: list[int] = []
+        self._times_ms: list[int] = []
+        self._sizes: list[int] = []
+        self._marks: list[bytes | None] = []
 
-    def record_sent(self, offset: int) -> None:
-        """Record that the record at `offset` is in flight."""
-        self._in_flight.append(offset)
+    def record_sent(self, offset: int, time_ms: int, size: int, mark: bytes | None) -> None:
+        """Record that a record is in flight: its time, bytes of key and value, and audit mark."""
+        self._offsets.append(offset)
+        self._times_ms.append(time_ms)
+        self._sizes.append(size)
+        self._marks.append(mark)
         self.next_offset = offset + 1
 
     def skip_to(self, offset: int) -> None:
         """Record that nothing below `offset` remains to be sent."""
         self.next_offset = offset
 
-    def record_acknowledged(self, offset: int) -> None:
-        """Record that the destination has the record at `offset`.
+    def take_acknowledged(self, count: int) -> AcknowledgedRecords:
+        """Return the first `count` records in flight, which the destination has."""
+        taken = AcknowledgedRecords(
+            self._times_ms[:count], self._sizes[:count], self._marks[:count]
+        )
+        del self._offsets[:count], self._times_ms[:count], self._sizes[:count], self._marks[:count]
+        return taken
 
-        The client promises to answer in order. An early answer waits for those before it, so that
-        no position is above a record in flight.
-        """
-        in_flight = self._in_flight
-        if in_flight[0] != offset:
-            self._early.add(offset)
-            return
-        in_flight.popleft()
-        while self._early and in_flight and in_flight[0] in self._early:
-            self._early.remove(in_flight.popleft())
+    def offset_in_flight(self, index: int) -> int:
+        """Return the offset of a record in flight; the first one has the index 0."""
+        return self._offsets[index]
 
     @property
     def is_idle(self) -> bool:
         """Whether no record is in flight."""
-        return not self._in_flight
+        return not self._offsets
 
     @property
     def position(self) -> int | None:
         """The first offset that the destination may not have."""
-        return self._in_flight[0] if self._in_flight else self.next_offset
+        return self._offsets[0] if self._offsets else self.next_offset
 
 
 class PartitionBackoff:

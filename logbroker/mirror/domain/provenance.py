@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
+from logbroker.client.audit_format.mark import AUDIT_HEADER
+
 ORIGIN: Final = "origin"
 MIRRORED_FROM: Final = "mirrored-from"
 
@@ -43,19 +45,24 @@ class Provenance:
         added = source_id.encode() if self._origin is None else self._origin
         self._added = [(MIRRORED_FROM if self._origin is None else ORIGIN, added)]
 
-    def headers_to_copy(self, headers: Headers | None) -> Headers | SkipReason:
-        """Return the headers of a record at the destination, or why it is skipped.
+    def inspect_headers(self, headers: Headers) -> tuple[Headers, SkipReason | None, bytes | None]:
+        """Return a record's headers at the destination, why it is skipped, and its audit mark.
 
-        The last `origin` counts; one without a value is ignored.
+        The last `origin` counts, and the last mark; an `origin` without a value is ignored. All of
+        it comes from one pass over the headers, because a mirror spends much of its time here.
         """
-        if not headers:
-            return self._added
         origin: bytes | None = None
+        mark: bytes | None = None
+        reason: SkipReason | None = None
         for name, value in headers:
             if name == ORIGIN:
                 origin = value
+            elif name == AUDIT_HEADER:
+                mark = value
             elif name == MIRRORED_FROM and value == self._destination:
-                return SkipReason.LOOP
+                reason = SkipReason.LOOP
         if self._origin is None or not origin:
-            return [*headers, *self._added]
-        return headers if origin == self._origin else SkipReason.ORIGIN
+            return [*headers, *self._added], reason, mark
+        if reason is None and origin != self._origin:
+            reason = SkipReason.ORIGIN
+        return headers, reason, mark

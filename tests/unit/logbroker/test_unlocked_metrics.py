@@ -1,6 +1,9 @@
 """Metrics that one thread changes, as a scrape reads them."""
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.samples import Sample
 
 from logbroker.histogram import Histogram
 from logbroker.unlocked_metrics import CounterCollector, HistogramCollector
@@ -26,6 +29,25 @@ def test_a_histogram_counts_a_duration_several_times() -> None:
     histogram = Histogram((0.5,))
     histogram.observe(0.25, times=3)
     assert histogram.count == 3
+
+
+@pytest.mark.parametrize(
+    "durations_s", [(0.25,), (0.5, 0.125), (0.75, 0.75), (0.5, 0.75, 1.25), (1.5, 0.0)]
+)
+def test_a_histogram_counts_several_durations_like_each_of_them(
+    durations_s: tuple[float, ...],
+) -> None:
+    together, single = Histogram((0.5, 1.0)), Histogram((0.5, 1.0))
+    together.observe_all(durations_s)
+    for each in durations_s:
+        single.observe(each)
+    assert _exported(together) == _exported(single)
+
+
+def _exported(histogram: Histogram) -> list[Sample]:
+    family = HistogramMetricFamily("took_seconds", "How long it took.")
+    histogram.add_to(family)
+    return family.samples
 
 
 def test_a_counter_with_a_label_starts_with_known_values() -> None:

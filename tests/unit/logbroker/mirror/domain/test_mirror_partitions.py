@@ -1,5 +1,7 @@
 """Positions, pauses and names of partitions."""
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from logbroker.mirror.metrics import MirrorCounts
 from logbroker.mirror.sender import PRODUCER_KNOWN_S, PartitionCopy
 
 PLACE = ("topic", 0)
+TIME_MS = 1_763_712_000_000
 
 
 def test_a_position_is_not_known_before_the_first_record() -> None:
@@ -25,34 +28,37 @@ def test_a_position_is_not_known_before_the_first_record() -> None:
     assert progress.position == 7
 
 
-@given(
-    st.lists(st.integers(1, 3), min_size=1, max_size=20).flatmap(
-        lambda gaps: st.tuples(st.just(gaps), st.permutations(range(len(gaps))))
-    )
-)
-def test_no_position_is_above_a_record_in_flight(
-    shape: tuple[list[int], list[int]],
-) -> None:
-    gaps, order = shape
-    offsets = [sum(gaps[: tp + 1]) for tp in range(len(gaps))]
+def send(progress: PartitionProgress, offset: int) -> None:
+    progress.record_sent(offset, TIME_MS + offset, 200 + offset, b"%d" % offset)
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=20), st.data())
+def test_no_position_is_above_a_record_in_flight(gaps: list[int], data: st.DataObject) -> None:
+    offsets = list(accumulate(gaps))
     progress = PartitionProgress(0)
     for offset in offsets:
-        progress.record_sent(offset)
-    left = set(offsets)
-    for tp in order:
-        assert progress.position == min(left)
-        progress.record_acknowledged(offsets[tp])
-        left.remove(offsets[tp])
+        send(progress, offset)
+    left = offsets
+    while left:
+        assert progress.position == progress.offset_in_flight(0) == left[0]
+        assert progress.offset_in_flight(len(left) - 1) == offsets[-1]
+        count = data.draw(st.integers(1, len(left)))
+        taken, left = left[:count], left[count:]
+        assert progress.take_acknowledged(count) == (
+            [TIME_MS + offset for offset in taken],
+            [200 + offset for offset in taken],
+            [b"%d" % offset for offset in taken],
+        )
     assert progress.is_idle
     assert progress.position == offsets[-1] + 1
 
 
 def test_skipped_records_wait_for_records_in_flight_before_them() -> None:
     progress = PartitionProgress(3)
-    progress.record_sent(3)
+    send(progress, 3)
     progress.skip_to(5)
     assert progress.position == 3
-    progress.record_acknowledged(3)
+    progress.take_acknowledged(1)
     assert progress.position == 5
 
 
@@ -60,14 +66,14 @@ def test_the_first_record_and_one_after_a_silence_are_sent_alone() -> None:
     copy = PartitionCopy(*PLACE, 0, MirrorCounts())
     now_s = 1_000_000.0
     assert copy.can_send(now_s)
-    copy.progress.record_sent(0)
+    send(copy.progress, 0)
     assert not copy.can_send(now_s)
-    copy.progress.record_acknowledged(0)
+    copy.progress.take_acknowledged(1)
     copy.acknowledged_s = now_s
-    copy.progress.record_sent(1)
+    send(copy.progress, 1)
     assert copy.can_send(now_s + PRODUCER_KNOWN_S - 1)
     assert not copy.can_send(now_s + PRODUCER_KNOWN_S)
-    copy.progress.record_acknowledged(1)
+    copy.progress.take_acknowledged(1)
     assert copy.can_send(now_s + PRODUCER_KNOWN_S)
 
 
