@@ -32,6 +32,11 @@ _MAPPED_BYTES_MIN: Final = 128 * 1024
 """Blocks of this size are returned to the system when they are freed, such as batches of the log.
 By default the limit rises to the size of the largest block that was freed, and holes remain."""
 
+_TRIM_S: Final = 60.0
+"""Time between two returns of free memory; one takes some ms, however many objects are in use."""
+
+_YOUNG_GENERATION: Final = 1
+
 _COLLECTED_AT: Final = 10_000
 """New objects, more than were freed, at which the garbage collector runs."""
 
@@ -80,17 +85,32 @@ def report_crashes() -> None:
     faulthandler.enable()
 
 
-def return_freed_memory() -> None:
-    """Let the C library keep little of what is freed; call it before threads are started.
+def return_freed_memory(trim_s: float = _TRIM_S) -> None:
+    """Let the C library keep little of what is freed; call it before other threads are started.
 
     Otherwise a process with dozens of threads, most of them of librdkafka, grows for hours although
     it uses no more memory. Other C libraries than glibc have no such settings.
 
-    Source: mallopt(3).
+    Every `trim_s` seconds, a thread collects recent garbage, so that it does not lie between blocks
+    in use, and returns the free pages between these.
+
+    Source: mallopt(3), malloc_trim(3).
     """
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+    library = ctypes.CDLL(None)
+    if mallopt := getattr(library, "mallopt", None):
         mallopt(_M_ARENA_MAX, _ARENAS_MAX)
         mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES_MIN)
+    if malloc_trim := getattr(library, "malloc_trim", None):
+        threading.Thread(
+            target=_trim_heaps, args=(malloc_trim, trim_s), name="trim", daemon=True
+        ).start()
+
+
+def _trim_heaps(malloc_trim: Callable[[int], int], period_s: float) -> None:
+    while True:
+        time.sleep(until_next_tick(period_s))
+        gc.collect(_YOUNG_GENERATION)
+        malloc_trim(0)
 
 
 def collect_rarely() -> None:

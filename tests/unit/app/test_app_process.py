@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.processes.waiting import DEADLINE_S
+
 THREADS = 12
 
 SCRIPT = f"""
@@ -38,6 +40,35 @@ libc.fflush(output)
 """
 
 
+HOLES_SCRIPT = f"""
+import ctypes, time
+from pathlib import Path
+from app.process import return_freed_memory
+
+BLOCK_BYTES, BLOCKS, KEPT_EACH = 1_024, 60_000, 64
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+
+def resident_pages():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+return_freed_memory(trim_s=0.05)
+blocks = [libc.malloc(BLOCK_BYTES) for _ in range(BLOCKS)]
+for each in blocks:
+    ctypes.memset(each, 1, BLOCK_BYTES)
+full = resident_pages()
+for number, each in enumerate(blocks):
+    # What is kept stops the library from returning the memory below it by itself.
+    if number % KEPT_EACH:
+        libc.free(each)
+end_s = time.monotonic() + {DEADLINE_S}
+while full - resident_pages() < BLOCK_BYTES * BLOCKS / 2 / 4_096:
+    assert time.monotonic() < end_s, (full, resident_pages())
+    time.sleep(0.01)
+"""
+
+
 @pytest.mark.processes
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="needs glibc")
 def test_threads_share_two_heaps_and_large_blocks_are_in_none() -> None:
@@ -48,3 +79,9 @@ def test_threads_share_two_heaps_and_large_blocks_are_in_none() -> None:
     mapped = next(line for line in report.splitlines() if 'type="mmap"' in line)
     size_bytes = int(mapped.rpartition('size="')[2].partition('"')[0])
     assert size_bytes >= 2**20
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
+def test_free_memory_between_blocks_in_use_is_returned() -> None:
+    subprocess.run([sys.executable, "-c", HOLES_SCRIPT], check=True, timeout=2 * DEADLINE_S)
