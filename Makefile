@@ -50,7 +50,7 @@ demo: $(VENV)/.run  ## Install, then show a missed event being replayed, every c
 
 spark: $(VENV)/.spark  ## Install what the data pipeline needs: PySpark, beside a Java runtime of yours
 
-up: $(VENV)/.run  ## Run broker, API and worker until Ctrl-C, data in ./.rewind
+up: $(VENV)/.run  ## Run broker, API, live path and worker until Ctrl-C, data in ./.rewind
 	$(BIN)/rewind up --data-dir .rewind
 
 services:  ## Install what the tests need from Debian: MariaDB's server, Chromium, kcat and more

@@ -48,7 +48,8 @@ class LiveOutcome(StrEnum):
     """All attempts failed, or the receiver rejected the event permanently."""
 
     SKIPPED = "left"
-    """Not attempted to the end: the webhook's delivery queue was full, or the event too old."""
+    """Left to a replay; the reason says why: the webhook's delivery queue was full, the event too
+    old, the receiver failing, its order strict, or a replay has taken the event over."""
 
     DISABLED = "disabled"
     """Not sent: the webhook is not enabled, or deleted."""

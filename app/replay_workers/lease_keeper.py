@@ -71,7 +71,7 @@ class LeaseKeeper:
         """Write under the lease; retry until the database responds.
 
         Raises:
-            LeaseLost: the database has another lease epoch.
+            LeaseLost: the replay was taken over, paused or cancelled.
         """
         if not await self.query(lambda store: change(store, self._lease)):
             raise LeaseLost
@@ -89,7 +89,7 @@ class LeaseKeeper:
         """Send heartbeats until cancelled.
 
         Raises:
-            LeaseLost: the database has another lease epoch.
+            LeaseLost: the replay was taken over, paused or cancelled.
         """
         while True:
             await asyncio.sleep(self._pause_s)
@@ -99,7 +99,7 @@ class LeaseKeeper:
         """Send one heartbeat; if the database does not respond, the next one is the retry.
 
         Raises:
-            LeaseLost: the database has another lease epoch.
+            LeaseLost: the replay was taken over, paused or cancelled.
         """
         sent_s = self._clock()
         try:

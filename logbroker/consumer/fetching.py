@@ -65,7 +65,7 @@ class StreamAssignment:
 _log: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.1
-"""The longest time that a fetch blocks, and so the longest delay of a new assignment."""
+"""The longest time that a fetch without an error or a new assignment blocks."""
 
 MESSAGES_MAX: Final = 500
 """Messages taken from the prefetch queue at once, which keeps the cost per message low."""
@@ -110,8 +110,9 @@ class Fetcher:
     librdkafka prefetches up to 16 MB on its own threads, and checks CRCs. A batch that it cannot
     read becomes one `FetchFailed`, and the messages behind it follow.
 
-    It never resets a position itself: an offset that it took from damaged bytes is out of range,
+    librdkafka must not reset positions: an offset that it took from damaged bytes is out of range,
     too, and on a slow network it notices that only after it was assigned to the partition again.
+    `_reset_position` resets a position that the log really lacks.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -141,7 +142,8 @@ class Fetcher:
     def fetch(self, assignment: StreamAssignment) -> list[Fetched]:
         """Return the next messages of an assignment, in order per partition; blocks up to `WAIT_S`.
 
-        A new assignment starts at its start offsets, after a lookup of its leaders.
+        A new assignment starts at its start offsets, after a lookup of its leaders, which takes up
+        to a second more.
         """
         if assignment is not self._assignment:
             self._assign(assignment)
@@ -159,7 +161,7 @@ class Fetcher:
     def _item(
         self, message: "confluent_kafka.Message", failed: dict[int, KafkaError | None]
     ) -> Fetched | None:
-        """Return what a message stands for; None for nothing, or what is read again."""
+        """Return the message, partition end or failure; None to ignore it or to read it again."""
         partition, error = message.partition(), message.error()
         if partition in failed:
             return None
@@ -182,7 +184,10 @@ class Fetcher:
         return item
 
     def _silent_partitions(self) -> list[int]:
-        """Return partitions with records of which the client returns nothing, at times."""
+        """Return the partitions that have records and made no progress for `INSPECT_AFTER_S`.
+
+        Checks every half of that; returns nothing in between.
+        """
         now_s = time.monotonic()
         if now_s < self._next_check_s or self._assignment is None:
             return []

@@ -1,8 +1,8 @@
 """The paper's registries of one consumer group, as used by one of its consumers.
 
-Paths and payloads are those of Kafka 0.8. Every write is a transaction that checks the consumer's
-own registration, an ephemeral node with a unique name. A write that was requested in one session
-therefore never takes effect in another.
+Paths and payloads are those of Kafka 0.8. Every write after `register` is a transaction that
+checks the consumer's own registration, an ephemeral node with a unique name. A write that was
+requested in one session therefore never takes effect in another.
 
 | node under /consumers/<group> | kind | value |
 | --- | --- | --- |
@@ -135,7 +135,10 @@ class GroupRegistries:
         offsets: Mapping[TopicPartition, int],
         deadline: Deadline | None = None,
     ) -> None:
-        """Release the owned partitions and store their offsets, in one transaction each."""
+        """Release the owned partitions and store their offsets.
+
+        A transaction does both, for up to `PARTITIONS_PER_TRANSACTION` partitions.
+        """
         for batch in _batches(topic_partitions):
             ours = self._filter_owned(batch, deadline)
             if not ours:

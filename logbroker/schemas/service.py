@@ -141,7 +141,7 @@ class RegistryService:
         began_s = time.monotonic()
         answer, route, user = await self._answer(scope, receive)
         self._metrics.note(route, answer.status, time.monotonic() - began_s)
-        if route is not None and route.is_change:
+        if route is not None and route.needs_write_permission:
             _log_change(scope, answer.status, user)
         for message in answer.messages:
             await send(message)
@@ -157,7 +157,7 @@ class RegistryService:
             route, path = self._routing.find(scope["method"], scope["raw_path"])
             if route.path not in OPEN_PATHS:
                 user = self._access.expect_permission(
-                    _header(scope, b"authorization"), is_change=route.is_change
+                    _header(scope, b"authorization"), is_change=route.needs_write_permission
                 )
             query = query_of(scope["query_string"])
             body = await _body(scope, receive)
@@ -180,7 +180,7 @@ class RegistryService:
         return Answer(200, text.encode())
 
     async def _value(self, route: Route, request: RestRequest) -> Any:
-        if route.is_change:
+        if route.needs_write_permission:
             return await self._changes.do(lambda: route.handler(self._registry, request))
         desk = self._lookups if route.method == "GET" else self._checks
         try:

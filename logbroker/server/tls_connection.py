@@ -1,7 +1,8 @@
-"""A client connection with TLS, whose handshake and encryption never block the loop.
+"""A client connection with TLS, whose handshake never blocks the loop.
 
 OpenSSL works on two memory buffers; this module moves their bytes from and to the socket. So one
 receive or send carries many TLS records, and a slow peer stops only its own connection.
+Handshakes run on other threads; records are encrypted on the loop's, at most `CHUNK_BYTES` at once.
 """
 
 import contextlib

@@ -59,13 +59,13 @@ from logbroker.wire.request import RequestHeader
 from logbroker.wire.schema import BoundedReader, Structure, validate_frame
 
 FETCHED_GROUPS_MAX: Final = 1_000
-"""The groups of an OffsetFetch request."""
+"""The maximum of groups in one OffsetFetch request."""
 
 BODY_BYTES_MAX: Final = 2**20
 """Enough for ten thousand topics; two hostile bytes can cost one object and 1.5 us."""
 
 ITEMS_MAX: Final = 25_000
-"""The items of all arrays of a request: twice the partitions that a broker has by default."""
+"""The items of all arrays of a request: 2.5 times the default of `partitions_max`."""
 
 ITEMS_MAX_OF: Final = {
     ApiKey.DESCRIBE_GROUPS: 5_000,

@@ -1,7 +1,8 @@
 """The content of nodes: JSON with the keys and types that Kafka uses.
 
-Source: Kafka, `ZkData.scala`. Only a broker's `directory_id` and the content of coordination slots
-are specific to logbroker; Kafka's tools ignore unknown keys.
+Source: Kafka, `ZkData.scala`. Only a broker's `directory_id` and the nodes of coordination slots
+are specific to logbroker; the holder of a slot has the format of `/controller`. Kafka's tools
+ignore unknown keys.
 """
 
 import base64

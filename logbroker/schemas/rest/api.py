@@ -39,8 +39,8 @@ class Route:
     handler: Handler
 
     @property
-    def is_change(self) -> bool:
-        """Whether the route changes the registry; some POST routes only read."""
+    def needs_write_permission(self) -> bool:
+        """Whether a client that may only read is refused: PUT, DELETE, and the registration."""
         return self.method in ("PUT", "DELETE") or self.handler is _register
 
 
