@@ -1,6 +1,7 @@
 """Settings of every test, and the fixtures of `tests.support`, by subject."""
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 from typing import Final
 
@@ -26,11 +27,15 @@ register_profiles()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sort the paths of the command line.
+    """Sort the paths of the command line, and take SIGINT.
 
     Pytest 9.1 loses the fixtures of a folder's `conftest.py` if another folder comes in between.
+    A shell without job control starts commands in the background with SIGINT ignored, and programs
+    that tests start would inherit that.
     """
     config.args.sort()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
