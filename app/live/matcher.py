@@ -52,7 +52,7 @@ TYPE_CHARS_MAX: Final = 256
 EVENT_BYTES_MAX: Final = 900_000
 """A larger event would exceed the record size of `delivery_log`, with its further headers."""
 
-COMMIT_S: Final = 0.1
+COMMIT_S: Final = 0.25
 _RETRY_S: Final = 1.0
 _REVOKE_S: Final = 5.0
 _POLL_S: Final = 0.01

@@ -18,7 +18,9 @@ from app.log.topics import DELIVERY_ATTEMPTS, DELIVERY_OUTCOMES
 
 _log: Final = logging.getLogger(__name__)
 
-_GATHER_S: Final = 0.02
+_GATHER_S: Final = 0.1
+"""No delivery waits for it. Each write wakes five threads, and flushes each of its partitions."""
+
 _RETRY_S: Final = 1.0
 _POLL_S: Final = 0.01
 _RECORDS_PER_WRITE_MAX: Final = 5_000

@@ -362,7 +362,8 @@ def publisher_configuration(
         "acks": "all",
         "compression.type": "snappy",
         "partitioner": "murmur2_random",
-        "linger.ms": 5,
+        # A single event is sent at once. Others gather while five requests are in flight.
+        "linger.ms": 0,
         "delivery.timeout.ms": round(delivery_timeout_s * 1_000),
         **properties,
     }
