@@ -30,7 +30,7 @@ RECORDS_MAX: Final = 500
 _WAIT_S: Final = 0.1
 """The longest time that a read blocks, and so the delay of commits."""
 
-_IDLE_WAIT_S: Final = 0.5
+_IDLE_WAIT_S: Final = 1.0
 """The same while the log end is watched, and so the delay of a rebalance; others end it at once."""
 
 QUIET_S: Final = 5.0

@@ -27,10 +27,8 @@ _log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
 _IDLE_S: Final = 5.0
-"""Time between two polls while nothing is published: the client may have errors to log."""
-
-_AUDITED_IDLE_S: Final = 1.0
-"""The same with an audit, whose reports are due some time after the last event."""
+"""Time between two polls while nothing is published: the client may have errors to log, and the
+audit reports that are due some time after the last event."""
 
 _FULL_QUEUE_S: Final = 0.01
 """Time between two attempts to add to a full queue; thousands of records leave it meanwhile."""
@@ -221,7 +219,6 @@ class EventPublisher:
             self._has_work.set()
 
     def _poll(self) -> None:
-        idle_s = _IDLE_S if self._audit is None else _AUDITED_IDLE_S
         served = 0
         while not self._is_closed.is_set():
             self._has_work.clear()
@@ -230,7 +227,7 @@ class EventPublisher:
             wait_s = _POLL_S if served or len(self._producer) else 0
             served = self._producer.poll(wait_s)
             if served == 0 and len(self._producer) == 0:
-                self._has_work.wait(idle_s)
+                self._has_work.wait(_IDLE_S)
             if self._is_fatal:
                 self._replace_producer()
             if self._audit is not None:

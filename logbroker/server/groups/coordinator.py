@@ -50,7 +50,9 @@ GROUP_ID_CHARS_MAX: Final = 255
 WRITE_THREADS: Final = 4
 """The number of concurrent writes; one takes a few milliseconds in ZooKeeper."""
 
-SESSION_CHECK_S: Final = 0.5
+SESSION_CHECK_S: Final = 1.0
+"""Every request of a group checks the session as well. Half of `GAP_S`, so that a check that is
+late is not taken for a pause of the process."""
 
 EXPIRY_CHECK_S: Final = 600.0
 """The interval of checks for expired offsets: Kafka's `offsets.retention.check.interval.ms`."""
