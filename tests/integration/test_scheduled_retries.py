@@ -34,6 +34,11 @@ from tests.support.processes.waiting import DEADLINE_S, until
 from tests.support.service.live_service import LiveScene, event, events, ids, now_ms
 
 SHORT: dict[str, Any] = {"live_delays_s": "0,0.05", "scheduled_retries_s": "1,1,1"}
+"""Retries that end within seconds."""
+
+MANY: dict[str, Any] = SHORT | {"scheduled_retries_s": ",".join(["1"] * 19)}
+"""More than a slow test can watch fail."""
+
 LONG: dict[str, Any] = {"live_delays_s": "0,0.05", "scheduled_retries_s": "3600,3600"}
 
 
@@ -214,18 +219,19 @@ def missed(scene: LiveScene, webhook: Webhook) -> int:
     return scene.store.replay(replay.id).counts.delivered
 
 
-@pytest.mark.usefixtures("worker")
 def test_an_event_that_fails_while_others_are_accepted_arrives_later(
-    scene: LiveScene, receiver: PickyReceiver
+    scene: LiveScene, receiver: PickyReceiver, tmp_path: Path
 ) -> None:
     webhook = webhook_of(scene, receiver, auto_recovery=True)
-    scene.live(**SHORT)
-    fail_among_others(scene, receiver, webhook, "evt_3")
-    until(lambda: receiver.rejected.count("evt_3") >= 3, "a scheduled retry failed")
-    receiver.failing.clear()
-    until(lambda: "evt_3" in receiver.accepted, "a later one is accepted")
-    # Counted once, when it is settled.
-    until(lambda: counted(scene, webhook).settled == 10, "all are counted")
+    scene.live(**MANY)
+    with start_worker(scene, tmp_path, **MANY) as worker:
+        worker.start("rewind worker ready")
+        fail_among_others(scene, receiver, webhook, "evt_3")
+        until(lambda: receiver.rejected.count("evt_3") >= 3, "a scheduled retry failed")
+        receiver.failing.clear()
+        until(lambda: "evt_3" in receiver.accepted, "a later one is accepted")
+        # Counted once, when it is settled.
+        until(lambda: counted(scene, webhook).settled == 10, "all are counted")
     assert counted(scene, webhook).delivered == 10
     assert Counter(receiver.accepted) == Counter(ids(0, 10))
     assert waiting(scene, webhook) == {}
@@ -329,6 +335,7 @@ def test_a_retry_survives_the_death_of_the_live_process(
     assert receiver.accepted.count("evt_3") == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("worker")
 def test_a_scheduled_retry_that_is_answered_410_disables_the_webhook(
     scene: LiveScene, receiver: PickyReceiver
@@ -354,6 +361,7 @@ def test_a_scheduled_retry_that_is_answered_410_disables_the_webhook(
     assert set(receiver.accepted) == set(ids(0, sent)) - {"evt_3", "evt_7"}
 
 
+@pytest.mark.long
 def test_a_410_of_an_earlier_receiver_does_not_disable_a_webhook_with_another_url(
     scene: LiveScene, receiver: PickyReceiver, tmp_path: Path
 ) -> None:
@@ -408,6 +416,7 @@ def test_a_replay_leaves_out_what_a_retry_delivered(
     assert Counter(receiver.accepted) == Counter(ids(0, 10))
 
 
+@pytest.mark.long
 def test_an_outage_and_its_recovery_deliver_each_event_once(
     scene: LiveScene, receiver: PickyReceiver, tmp_path: Path
 ) -> None:
@@ -446,6 +455,7 @@ def test_a_webhook_has_its_own_scheduled_retries(scene: LiveScene, receiver: Pic
     assert [(each.event_id, each.attempts) for each in failed] == [("evt_3", 2)]
 
 
+@pytest.mark.long
 def test_an_event_beyond_the_limit_of_waiting_ones_is_failed_with_this_reason(
     scene: LiveScene, receiver: PickyReceiver
 ) -> None:

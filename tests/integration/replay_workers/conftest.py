@@ -45,7 +45,7 @@ def opened(bootstrap_servers: str, folder: Path) -> Iterator[Bench]:
         # No worker loses a replay by itself, however busy the machine is.
         lease_s=60.0,
         heartbeat_s=0.2,
-        poll_interval_s=0.02,
+        poll_interval_s=0.1,
         checkpoint_interval_s=0.05,
         retry_base_s=0.02,
         retry_cap_s=0.05,

@@ -57,6 +57,7 @@ class LiveScene:
         self._database_url = database_url
         self.partitions = partitions
         self._processes: list[LiveProcess] = []
+        self._outcomes: OutcomeReader | None = None
         self.store = open_store(database_url)
 
     def __enter__(self) -> Self:
@@ -65,6 +66,8 @@ class LiveScene:
     def __exit__(self, *error: object) -> None:
         for process in self._processes:
             process.__exit__(*error)
+        if self._outcomes is not None:
+            self._outcomes.close()
         self.store.close()
 
     def make(self) -> None:
@@ -171,10 +174,10 @@ class LiveScene:
         return sorted(records)
 
     def outcomes(self) -> list[DeliveryOutcome]:
-        """Return the outcomes in `delivery_outcomes`."""
-        found = [decode_outcome(record.value) for record in self.read(DELIVERY_OUTCOMES)]
-        assert None not in found
-        return [each for each in found if each is not None]
+        """Return the outcomes in `delivery_outcomes`, in the order of partition and offset."""
+        if self._outcomes is None:
+            self._outcomes = OutcomeReader(self.bootstrap_servers, self.partitions)
+        return self._outcomes.read()
 
     def outcome_counts(self) -> dict[LiveOutcome, int]:
         kinds = [each.outcome for each in self.outcomes()]
@@ -216,6 +219,34 @@ class LiveScene:
         return sum(end - max(0, place.offset) for place, end in zip(committed, ends, strict=True))
 
 
+class OutcomeReader:
+    """Reads the topic of outcomes from its start; each read continues where the last one ended.
+
+    Tests read it in loops, and a new client for each turn would cost more than the service.
+    """
+
+    def __init__(self, bootstrap_servers: str, partitions: int) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap_servers, "group.id": "test", "log_level": 0}
+        )
+        self._places = [TopicPartition(DELIVERY_OUTCOMES, each, 0) for each in range(partitions)]
+        self._consumer.assign(self._places)
+        self._found: list[tuple[int, int, DeliveryOutcome]] = []
+
+    def read(self) -> list[DeliveryOutcome]:
+        """Return all outcomes up to the end of the log, in the order of partition and offset."""
+        ends = [self._consumer.get_watermark_offsets(each, DEADLINE_S)[1] for each in self._places]
+        for record in _read_to(self._consumer, sum(ends) - len(self._found)):
+            outcome = decode_outcome(record.value)
+            assert outcome is not None
+            self._found.append((record.partition, record.offset, outcome))
+        self._found.sort(key=lambda each: each[:2])
+        return [outcome for _, _, outcome in self._found]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 def event(number: int, event_type: str = "follow.created", **data: Any) -> dict[str, Any]:
     """Return an event of the platform."""
     return {"id": f"evt_{number}", "type": event_type, "data": data}
@@ -248,7 +279,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
 
 def _read_to(consumer: Consumer, count: int) -> Iterator[LogRecord]:
     end_s = time.monotonic() + DEADLINE_S
-    while count:
+    while count > 0:
         assert time.monotonic() < end_s, f"{count} records did not come"
         message = consumer.poll(0.1)
         if message is None or message.error():
