@@ -98,6 +98,7 @@ def test_a_stopped_worker_that_wakes_after_its_lease_was_taken_lets_go(
     assert stage.job(replay_id) == job
 
 
+@pytest.mark.long
 @ON_MARIADB
 def test_a_paused_worker_resumes_if_no_other_worker_took_over(stage: Stage) -> None:
     holder = stage.worker()
@@ -131,6 +132,7 @@ def test_a_worker_that_stops_releases_its_replay_to_another(stage: Stage) -> Non
     assert sorted(stage.receiver.taken) == stage.expected
 
 
+@pytest.mark.long
 @ON_MARIADB
 def test_a_receiver_that_is_down_for_a_while_gets_everything(stage: Stage) -> None:
     stage.worker(retry_attempts_max="100")
@@ -144,6 +146,7 @@ def test_a_receiver_that_is_down_for_a_while_gets_everything(stage: Stage) -> No
     check_complete(stage, stage.finished(replay_id))
 
 
+@pytest.mark.long
 @ON_MARIADB
 def test_what_a_receiver_refuses_for_too_long_is_listed_exactly(stage: Stage) -> None:
     stage.worker(retry_attempts_max="2")

@@ -124,6 +124,7 @@ def test_a_large_request_other_than_produce_is_refused_at_its_first_bytes(
     broker.until_says("allowed is 10 to 1114112")
 
 
+@pytest.mark.long
 def test_many_large_requests_share_one_budget_of_memory(broker: BrokerProcess) -> None:
     producer = ConfluentClient(broker.bootstrap_servers)
     producer.create_topic("events")

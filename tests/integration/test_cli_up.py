@@ -264,7 +264,7 @@ def _has_pending_sigterm(pid: int) -> bool:
 
 
 # Before the first process, and with two processes ready.
-@pytest.mark.parametrize("started", [1, 3])
+@pytest.mark.parametrize("started", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_a_signal_during_the_start_leaves_no_processes(tmp_path: Path, started: int) -> None:
     with Up(tmp_path) as up:
         up.launch()

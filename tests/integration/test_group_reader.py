@@ -119,6 +119,7 @@ def test_a_quiet_reader_sends_few_fetches_and_reads_every_record_once(
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_a_quiet_reader_shares_its_partitions_and_takes_them_back(
     broker: BrokerProcess, metrics_port: int
 ) -> None:

@@ -202,6 +202,7 @@ def until_live_again(
     return start
 
 
+@pytest.mark.long
 def test_an_ordered_receiver_has_every_event_once_and_in_order_after_restarts(
     scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
 ) -> None:
@@ -240,6 +241,7 @@ def test_an_ordered_receiver_has_every_event_once_and_in_order_after_restarts(
     assert scene.store.find_unfinished(origin="here") == {}
 
 
+@pytest.mark.long
 def test_a_slow_ordered_receiver_gets_what_exceeds_its_queue_in_order(
     scene: LiveScene, receiver: ReceiverThread, start_worker: Callable[[], ServerProcess]
 ) -> None:

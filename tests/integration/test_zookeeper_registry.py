@@ -391,6 +391,7 @@ def test_a_topic_with_nodes_of_kafkas_below_is_deleted_whole(cluster: Cluster) -
     assert client.get_children("/config/topics") == []
 
 
+@pytest.mark.long
 def test_a_thousand_topics_become_visible(cluster: Cluster) -> None:
     early = cluster.join_broker(1)
     client = cluster.client()
@@ -428,6 +429,7 @@ LONG_TOPIC = "t" * 240
 """With both in each path, 2,500 nodes exceed the megabyte that ZooKeeper takes in one request."""
 
 
+@pytest.mark.long
 def test_a_commit_is_done_as_a_whole_or_refused_as_a_whole(cluster: Cluster) -> None:
     broker = cluster.join_broker(1)
     settle(broker)
@@ -440,6 +442,7 @@ def test_a_commit_is_done_as_a_whole_or_refused_as_a_whole(cluster: Cluster) -> 
     assert group.offsets == fits
 
 
+@pytest.mark.long
 def test_a_large_group_is_deleted_as_well(cluster: Cluster) -> None:
     broker = cluster.join_broker(1)
     settle(broker)

@@ -146,6 +146,7 @@ def test_a_payload_is_shown_in_part_and_downloaded_byte_for_byte(
     assert len(page.content()) < 100_000
 
 
+@pytest.mark.long
 def test_an_operator_reads_any_delivery_with_its_place_in_the_log(
     chromium: Chromium, scene: ConsoleScene, orders: Webhook
 ) -> None:
@@ -159,6 +160,7 @@ def test_an_operator_reads_any_delivery_with_its_place_in_the_log(
         expect(page.locator("details.message").first).to_contain_text("evt_3")
 
 
+@pytest.mark.long
 def test_a_pending_delivery_is_updated_until_it_is_settled(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_pending_delivery_is_updated_until_it_is_settled(
             expect(row).to_contain_text("skipped")
 
 
+@pytest.mark.long
 def test_a_list_announces_deliveries_that_were_settled_since(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
@@ -219,6 +222,7 @@ def test_other_accounts_find_neither_the_list_nor_a_delivery(
             expect(visitor.page.get_by_text("evt_1")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_an_operator_finds_an_event_by_its_id_and_its_delivery_to_each_webhook(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, other: ReceiverThread
 ) -> None:

@@ -91,7 +91,8 @@ def test_an_open_page_follows_its_job_to_the_end(
         assert opened.visitor.requests.count(address) == 2
 
 
-@pytest.mark.parametrize("javascript", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("javascript", [True, False])
 def test_a_job_is_paused_resumed_and_cancelled(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:

@@ -17,7 +17,7 @@ from tests.support.processes.waiting import until
 from tests.support.service.console_service import ConsoleScene, delivered_by_replays, sign_in
 from tests.support.service.live_service import events, ids
 
-pytestmark = pytest.mark.xdist_group("console")
+pytestmark = [pytest.mark.xdist_group("console"), pytest.mark.long]
 
 
 def waiting_jobs(
@@ -40,7 +40,7 @@ def tab(page: Page, state: str) -> str:
     return tabs.get_by_role("link", name=re.compile(rf"^{state} \d")).inner_text()
 
 
-@pytest.mark.parametrize("javascript", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.parametrize("javascript", [True, False])
 def test_selected_or_matching_jobs_are_changed_after_a_confirmation(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, javascript: bool
 ) -> None:
@@ -68,7 +68,6 @@ def test_selected_or_matching_jobs_are_changed_after_a_confirmation(
         assert states(scene, jobs) == [ReplayState.CANCELLED] * 2 + [ReplayState.OPEN]
 
 
-@pytest.mark.long
 def test_one_checkbox_selects_all_jobs_of_a_page(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
@@ -81,7 +80,6 @@ def test_one_checkbox_selects_all_jobs_of_a_page(
             expect(visitor.page.get_by_label(f"Select {job.id}")).to_be_checked()
 
 
-@pytest.mark.long
 def test_failures_of_several_jobs_are_retried_with_live_updates(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
@@ -107,7 +105,6 @@ def test_failures_of_several_jobs_are_retried_with_live_updates(
         assert delivered_by_replays(receiver) == ids(0, 2)
 
 
-@pytest.mark.long
 def test_the_health_of_an_open_page_is_updated(chromium: Chromium, scene: ConsoleScene) -> None:
     with chromium.visitor(scene.origin) as visitor:
         sign_in(visitor, scene.key())
@@ -123,7 +120,6 @@ def test_the_health_of_an_open_page_is_updated(chromium: Chromium, scene: Consol
         assert_usable(visitor.page)
 
 
-@pytest.mark.long
 def test_the_benchmark_requests_the_same_stream_as_browsers(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
