@@ -48,10 +48,9 @@ def has_every_kind(table: Table, writers: Sequence[TableWriter]) -> bool:
     return {commit.kind for commit in table.commits()} >= KINDS
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_table_matches_its_position_despite_kills(tmp_path: Path, seed: int) -> None:
+def test_a_table_matches_its_position_despite_kills(tmp_path: Path) -> None:
     table, claims = open_table(str(tmp_path / "table")), tmp_path / "claims"
-    kill_often(table, claims, random.Random(seed), kills=20)
+    kill_often(table, claims, random.Random(1), kills=20)
     check_content(table, table.head())
     check_claims(table, claims)
     # Only files of dead runs are deleted.

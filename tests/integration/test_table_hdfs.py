@@ -133,7 +133,7 @@ def test_of_many_processes_exactly_one_commits_each_version(
         for role in ("load", "load", "compact")
     ]
     try:
-        for _ in range(6):
+        for _ in range(4):
             for member in writers:
                 member.start()
             wanted = table.head().version + randomness.randint(1, 3)
