@@ -18,7 +18,7 @@ from logbroker.server.loop import READ, WRITE, SocketLoop, Timer
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.request_memory import RequestMemory
 from logbroker.server.worker_pool import WorkerPool
-from logbroker.storage.segment_file import is_cached, load_into_cache
+from logbroker.storage.segment_file import copy_small_spans, is_cached, load_into_cache
 from logbroker.wire.produce import ProduceDecoder
 from logbroker.wire.receive_buffer import ReceiveBuffer
 from logbroker.wire.response_queue import ResponseQueue
@@ -280,8 +280,9 @@ class Connection:
             return
         began_s = 0.0 if self.meters is None else time.monotonic()
         for parts in self.responses.pop_complete():
-            self._output.extend(parts)
-            self._output_bytes += sum(len(part) for part in parts if isinstance(part, bytes))
+            sent = copy_small_spans(parts) if len(parts) > 1 else parts
+            self._output.extend(sent)
+            self._output_bytes += sum(len(part) for part in sent if isinstance(part, bytes))
         try:
             self._is_blocked = self._send_output()
         except OSError as error:

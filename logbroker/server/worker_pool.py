@@ -5,8 +5,9 @@ Results return through `SocketLoop.call_soon`, so no handler needs a lock.
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from logbroker.server.loop import SocketLoop
@@ -35,12 +36,18 @@ class Pauses:
 
 
 class WorkerPool:
-    """A fixed number of threads that run calls in the order of submission."""
+    """A fixed number of threads that run calls in the order of submission.
+
+    A call wakes one thread, the one that became idle last. Those of a `queue.SimpleQueue` wake in
+    pairs: the one that takes an item releases the lock for which the next one waits.
+    """
 
     def __init__(self, loop: SocketLoop, name: str, threads: int) -> None:
         self._loop = loop
         self._is_abandoned = False
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._calls: deque[Callable[[], None] | None] = deque()
+        self._idle: list[threading.Lock] = []
+        """The locks for which idle threads wait; the thread that removes one releases it."""
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
             for number in range(threads)
@@ -59,7 +66,7 @@ class WorkerPool:
                 result = error
             self._loop.call_soon(lambda: done(result))
 
-        self._calls.put(work)
+        self._add(work)
 
     def submit_metered(
         self,
@@ -87,7 +94,7 @@ class WorkerPool:
     def close(self) -> None:
         """Finish all submitted calls, then end the threads."""
         for _ in self._threads:
-            self._calls.put(None)
+            self._add(None)
         for thread in self._threads:
             thread.join()
 
@@ -98,13 +105,33 @@ class WorkerPool:
         """
         self._is_abandoned = True
         for _ in self._threads:
-            self._calls.put(None)
+            self._add(None)
         end_s = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, end_s - time.monotonic()))
 
+    def _add(self, call: Callable[[], None] | None) -> None:
+        self._calls.append(call)
+        with suppress(IndexError):  # all threads are busy; the first that is not takes the call
+            self._idle.pop().release()
+
+    def _next_call(self, wake: threading.Lock) -> Callable[[], None] | None:
+        """Wait for a call, or None for the end; `wake` is the calling thread's lock."""
+        while True:
+            with suppress(IndexError):
+                return self._calls.popleft()
+            self._idle.append(wake)
+            if self._calls:
+                # It was added when this thread was not idle yet, so it may have woken none.
+                with suppress(ValueError):  # another thread has removed it: see below
+                    self._idle.remove(wake)
+                    continue
+            wake.acquire()
+
     def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
+        wake = threading.Lock()
+        wake.acquire()
+        while (call := self._next_call(wake)) is not None:
             if not self._is_abandoned:
                 call()
             # An idle thread must not keep references of its last call alive.

@@ -17,6 +17,10 @@ from logbroker.records.file_span import FileSpan
 PROBE_STEP_BYTES: Final = 128 * 1024
 """Linux reads ahead in windows of this size, so one cached page stands for its window."""
 
+SMALL_SPAN_BYTES: Final = 4 * 1024
+COPIED_BYTES_MAX: Final = 64 * 1024
+"""Of one response."""
+
 READ_RETRY_S: Final = 10.0
 """How long a segment that could not be read is not read again. Each failed read costs the reader
 its connection, and with it the other partitions of its Fetch."""
@@ -82,6 +86,38 @@ def is_cached(span: FileSpan) -> bool:
         _is_page_cached(descriptor, position)
         for position in (*range(span.position, end, PROBE_STEP_BYTES), end - 1)
     )
+
+
+def copy_small_spans(parts: list[bytes | FileSpan]) -> list[bytes | FileSpan]:
+    """Replace small spans by their bytes, up to `COPIED_BYTES_MAX`, if the page cache has them.
+
+    One read and one send take less than two probes, `sendfile` and a send before and after it; and
+    a client is woken once for the response instead of for each part.
+    """
+    left = COPIED_BYTES_MAX
+    copied: list[bytes | FileSpan] = []
+    for part in parts:
+        data = None
+        if isinstance(part, FileSpan) and part.length <= min(left, SMALL_SPAN_BYTES):
+            data = _read_cached(part)
+        if data is None:
+            copied.append(part)
+        else:
+            copied.append(data)
+            left -= len(data)
+    return copied
+
+
+def _read_cached(span: FileSpan) -> bytes | None:
+    """Return the bytes of a span, or None if the page cache may not hold all of them."""
+    if not _CAN_PROBE:
+        return None
+    data = bytearray(span.length)
+    try:
+        count = os.preadv(span.file.fileno(), [data], span.position, os.RWF_NOWAIT)
+    except OSError:
+        return None  # as with `is_cached`, the send of the span finds out why
+    return bytes(data) if count == span.length else None
 
 
 def load_into_cache(span: FileSpan) -> None:
