@@ -12,6 +12,7 @@ from app.http.request_bodies import (
     RequestBody,
     Secret,
     example,
+    refuse_null_text,
 )
 from app.services.notice_endpoints import NoticeEndpointRegistration
 
@@ -71,12 +72,7 @@ class NoticeEndpointChange(RequestBody):
         """The notices to send: None to keep them, empty for all."""
         return _distinct(self.event_types) if "event_types" in self.model_fields_set else None
 
-    @field_validator("url", "description", mode="before")
-    @classmethod
-    def _refuse_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("a text; omit the member to keep its value")
-        return value
+    _refuse_null = field_validator("url", "description", mode="before")(refuse_null_text)
 
 
 class AddressConfirmation(RequestBody):

@@ -231,6 +231,13 @@ class WebhookRequest(EndpointMembers, RequestBody):
         )
 
 
+def refuse_null_text(value: object) -> object:
+    """The text of a change, where null is not the same as a missing member."""
+    if value is None:
+        raise ValueError("a text; omit the member to keep its value")
+    return value
+
+
 class WebhookChange(EndpointMembers, RequestBody):
     """The changes of a webhook; missing members keep their values."""
 
@@ -251,12 +258,7 @@ class WebhookChange(EndpointMembers, RequestBody):
         """The event types of the rule `default`: None to keep them, empty to delete the rule."""
         return tuple(self.event_types or ()) if "event_types" in self.model_fields_set else None
 
-    @field_validator("url", "description", mode="before")
-    @classmethod
-    def _refuse_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("a text; omit the member to keep its value")
-        return value
+    _refuse_null = field_validator("url", "description", mode="before")(refuse_null_text)
 
     @field_validator("auto_recovery", mode="before")
     @classmethod
