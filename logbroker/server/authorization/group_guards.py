@@ -27,6 +27,7 @@ from logbroker.server.authorization.guards import (
     RequestGuard,
     Verdict,
     add_results,
+    remove_forbidden_topics,
     split,
 )
 from logbroker.server.handlers.committed_offsets import (
@@ -84,9 +85,7 @@ def guard_offset_commit(access: Access, client: Client, request: Any) -> Verdict
     if not access.allows_group(client, AclOperation.READ, request.group_id):
         refused = commit_results(request.topics, {}, GROUP_CODE)
         return Forbidden(OffsetCommitResponse(throttle_time_ms=0, topics=refused))
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.READ, each.name)
-    )
+    forbidden = remove_forbidden_topics(access, client, AclOperation.READ, request)
     return add_results("topics", commit_results(forbidden, {}, TOPIC_CODE))
 
 
@@ -106,9 +105,7 @@ def guard_offset_fetch(access: Access, client: Client, request: Any) -> Verdict:
         )
     if request.topics is None:
         return lambda message: _hide_topics(access, client, message, message)
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name)
-    )
+    forbidden = remove_forbidden_topics(access, client, AclOperation.DESCRIBE, request)
     return add_results("topics", refused_fetch_results(forbidden, TOPIC_CODE, of_many=False))
 
 
@@ -120,9 +117,8 @@ def _guard_offset_fetch_of_many(access: Access, client: Client, request: Any) ->
     forbidden: dict[str, list[Any]] = {}
     for group in request.groups:
         if group.topics is not None:
-            group.topics, forbidden[group.group_id] = split(
-                group.topics,
-                lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name),
+            forbidden[group.group_id] = remove_forbidden_topics(
+                access, client, AclOperation.DESCRIBE, group
             )
 
     def finish(message: Any) -> Any:
@@ -156,9 +152,7 @@ def guard_offset_delete(access: Access, client: Client, request: Any) -> Verdict
     """Require Delete on the group and Read on each topic."""
     if not access.allows_group(client, AclOperation.DELETE, request.group_id):
         return Forbidden(OffsetDeleteResponse(error_code=GROUP_CODE, throttle_time_ms=0, topics=[]))
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.READ, each.name)
-    )
+    forbidden = remove_forbidden_topics(access, client, AclOperation.READ, request)
 
     def finish(message: Any) -> Any:
         if not message.error_code:

@@ -55,6 +55,17 @@ def split(
     return allowed, forbidden
 
 
+def remove_forbidden_topics(
+    access: Access, client: Client, operation: AclOperation, holder: Any, name_field: str = "name"
+) -> list[Any]:
+    """Keep the topics of `holder` with which `operation` is allowed; returns the others."""
+    holder.topics, forbidden = split(
+        holder.topics,
+        lambda each: access.allows_topic(client, operation, getattr(each, name_field)),
+    )
+    return forbidden
+
+
 def add_results(field: str, results: list[Any]) -> Finish | None:
     """Return how to append `results` to the list `field` of the response."""
 

@@ -1,6 +1,7 @@
 """Guards of the requests about topics, their logs and their settings."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from kafka.protocol.admin.configs import (
     AlterConfigsResponse,
@@ -18,8 +19,10 @@ from logbroker.security.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from logbroker.server.authorization.access import Access, Client, refusal_of
 from logbroker.server.authorization.guards import (
     TOPIC_CODE,
+    RequestGuard,
     Verdict,
     add_results,
+    remove_forbidden_topics,
     split,
     topic_refusal,
 )
@@ -32,76 +35,60 @@ _DeletedRecords = DeleteRecordsResponse.DeleteRecordsTopicResult
 _CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 
-def guard_list_offsets(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Describe on each topic."""
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.name)
-    )
+def _require_on_topics(
+    operation: AclOperation,
+    topic_type: Callable[..., Any],
+    refuse: Callable[[Any], Any],
+    name_field: str = "name",
+) -> RequestGuard:
+    """Return a guard that requires `operation` on each topic.
 
-    refused = [
-        _Offsets(
-            name=topic.name,
-            partitions=[
-                _Offsets.ListOffsetsPartitionResponse(
-                    partition_index=each.partition_index,
-                    error_code=TOPIC_CODE,
-                    timestamp=-1,
-                    offset=-1,
-                    leader_epoch=-1,
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in forbidden
-    ]
-    return add_results("topics", refused)
+    `refuse` makes the result of a partition of a forbidden topic; `name_field` has the topic's name
+    in request and response.
+    """
 
+    def guard(access: Access, client: Client, request: Any) -> Verdict:
+        forbidden = remove_forbidden_topics(access, client, operation, request, name_field)
+        refused = [
+            topic_type(
+                **{name_field: getattr(topic, name_field)},
+                partitions=[refuse(each) for each in topic.partitions],
+            )
+            for topic in forbidden
+        ]
+        return add_results("topics", refused)
 
-def guard_offset_for_leader_epoch(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Describe on each topic."""
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.DESCRIBE, each.topic)
-    )
-
-    refused = [
-        _EpochEnds(
-            topic=topic.topic,
-            partitions=[
-                _EpochEnds.EpochEndOffset(
-                    error_code=TOPIC_CODE,
-                    partition=each.partition,
-                    leader_epoch=-1,
-                    end_offset=-1,
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in forbidden
-    ]
-    return add_results("topics", refused)
+    return guard
 
 
-def guard_delete_records(access: Access, client: Client, request: Any) -> Verdict:
-    """Require Delete on each topic."""
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.DELETE, each.name)
-    )
+guard_list_offsets: Final = _require_on_topics(
+    AclOperation.DESCRIBE,
+    _Offsets,
+    lambda each: _Offsets.ListOffsetsPartitionResponse(
+        partition_index=each.partition_index,
+        error_code=TOPIC_CODE,
+        timestamp=-1,
+        offset=-1,
+        leader_epoch=-1,
+    ),
+)
 
-    refused = [
-        _DeletedRecords(
-            name=topic.name,
-            partitions=[
-                _DeletedRecords.DeleteRecordsPartitionResult(
-                    partition_index=each.partition_index,
-                    low_watermark=-1,
-                    error_code=TOPIC_CODE,
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in forbidden
-    ]
-    return add_results("topics", refused)
+guard_offset_for_leader_epoch: Final = _require_on_topics(
+    AclOperation.DESCRIBE,
+    _EpochEnds,
+    lambda each: _EpochEnds.EpochEndOffset(
+        error_code=TOPIC_CODE, partition=each.partition, leader_epoch=-1, end_offset=-1
+    ),
+    name_field="topic",
+)
+
+guard_delete_records: Final = _require_on_topics(
+    AclOperation.DELETE,
+    _DeletedRecords,
+    lambda each: _DeletedRecords.DeleteRecordsPartitionResult(
+        partition_index=each.partition_index, low_watermark=-1, error_code=TOPIC_CODE
+    ),
+)
 
 
 def guard_create_topics(access: Access, client: Client, request: Any) -> Verdict:
@@ -139,9 +126,7 @@ def guard_create_topics(access: Access, client: Client, request: Any) -> Verdict
 def guard_create_partitions(access: Access, client: Client, request: Any) -> Verdict:
     """Require Alter on each topic."""
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
-    request.topics, forbidden = split(
-        request.topics, lambda each: access.allows_topic(client, AclOperation.ALTER, each.name)
-    )
+    forbidden = remove_forbidden_topics(access, client, AclOperation.ALTER, request)
     refused = [
         result(name=each.name, error_code=code, error_message=reason)
         for each in forbidden
