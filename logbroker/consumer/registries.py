@@ -35,9 +35,9 @@ from logbroker.registry.group_payloads import format_offset, parse_offset
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.session import (
     Deadline,
-    Request,
     ZooKeeperSession,
     children,
+    ensure_path,
     exists,
     get,
 )
@@ -85,7 +85,7 @@ class GroupRegistries:
         self._consumer_id = consumer_id
         value = _format_registration(subscription)
         for parent in self._parents(subscription):
-            self._session.request(_ensure_path(parent))
+            self._session.request(ensure_path(parent))
         with _missing_node_as_not_registered(), contextlib.suppress(NodeExistsError):
             self._session.request(
                 lambda client: client.create_async(self._own, value, ephemeral=True)
@@ -266,10 +266,6 @@ def _missing_node_as_not_registered() -> Iterator[None]:
         yield
     except NoNodeError:
         raise NotRegistered from None
-
-
-def _ensure_path(node: str) -> Request:
-    return lambda client: client.ensure_path_async(node)
 
 
 def _batches(topic_partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:

@@ -197,7 +197,9 @@ class RegistryService:
 
     def _readiness(self, _registry: SchemaRegistry, _request: RestRequest) -> Answer:
         problem = self._problem_with_log()
-        return Answer(200, b"ok\n", _PLAIN) if problem is None else _unready(problem)
+        if problem is None:
+            return Answer(200, b"ok\n", _PLAIN)
+        return Answer(503, f"{problem}\n".encode(), _PLAIN)
 
     def _exposition(self, registry: SchemaRegistry, _request: RestRequest) -> Answer:
         is_up = self._problem_with_log() is None
@@ -242,10 +244,6 @@ class _BoundedPool:
 
 def _health(_registry: SchemaRegistry, _request: RestRequest) -> Answer:
     return Answer(200, b"ok\n", _PLAIN)
-
-
-def _unready(problem: str) -> Answer:
-    return Answer(503, f"{problem}\n".encode(), _PLAIN)
 
 
 def _expect_small_head(scope: Scope) -> None:

@@ -33,7 +33,7 @@ from logbroker.registry.zookeeper.follower import ClusterFollower
 from logbroker.registry.zookeeper.groups import GroupStore
 from logbroker.registry.zookeeper.lease import LeaseKeeper, SessionLease, boot_clock_s
 from logbroker.registry.zookeeper.payloads import format_cluster_id, parse_cluster_id
-from logbroker.registry.zookeeper.session import Request, ZooKeeperSession, exists, get
+from logbroker.registry.zookeeper.session import ZooKeeperSession, ensure_path, exists, get
 from logbroker.registry.zookeeper.topics import TopicStore
 from logbroker.registry.zookeeper.view_watcher import ALL_SLOTS
 from logbroker.security.acl import Acl
@@ -250,17 +250,13 @@ def _prepare_cluster(session: ZooKeeperSession) -> str:
             "data, or create the node by hand if all logs may be deleted"
         )
     for path in LASTING_PATHS:
-        session.request(_ensure(path))
+        session.request(ensure_path(path))
     try:
         if answer is None:
             answer = _make_cluster_id(session)
         return parse_cluster_id(answer[0])
     except ValueError as error:
         raise RegistryUnavailable(f"{paths.CLUSTER_ID} is malformed: {error}") from None
-
-
-def _ensure(path: str) -> Request:
-    return lambda client: client.ensure_path_async(path)
 
 
 def _make_cluster_id(session: ZooKeeperSession) -> Any:

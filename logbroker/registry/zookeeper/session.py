@@ -77,6 +77,11 @@ Request = Callable[[KazooClient], Any]
 Watch = Callable[[WatchedEvent], None]
 
 
+def ensure_path(path: str) -> Request:
+    """Return a request that creates a node and its parents where they are missing."""
+    return lambda client: client.ensure_path_async(path)
+
+
 def exists(path: str, watch: Watch | None = None) -> Request:
     """Return a request for a node's `ZnodeStat`, or None; the watch is set in both cases."""
     return lambda client: client.exists_async(path, watch)

@@ -44,25 +44,14 @@ class Route:
         return self.method in ("PUT", "DELETE") or self.handler is _register
 
 
-def _root(_registry: SchemaRegistry, _request: RestRequest) -> Any:
-    return {}
-
-
-def _contexts(_registry: SchemaRegistry, _request: RestRequest) -> Any:
-    return ["."]
-
-
-def _types(_registry: SchemaRegistry, _request: RestRequest) -> Any:
-    return ["AVRO"]
+def _always(document: Any) -> Handler:
+    """Return a handler whose response is the same for each request."""
+    return lambda _registry, _request: document
 
 
 def _cluster_id(registry: SchemaRegistry, _request: RestRequest) -> Any:
     clusters = {"kafka-cluster": registry.cluster, "schema-registry-cluster": "schema-registry"}
     return {"scope": {"path": [], "clusters": clusters}, "id": ""}
-
-
-def _server_version(_registry: SchemaRegistry, _request: RestRequest) -> Any:
-    return {"version": VERSION}
 
 
 def _schemas(registry: SchemaRegistry, request: RestRequest) -> Any:
@@ -234,12 +223,12 @@ def _mode_of(registry: SchemaRegistry) -> str:
 
 
 ROUTES: Final = (
-    Route("GET", "/", _root),
-    Route("GET", "/contexts", _contexts),
+    Route("GET", "/", _always({})),
+    Route("GET", "/contexts", _always(["."])),
     Route("GET", "/v1/metadata/id", _cluster_id),
-    Route("GET", "/v1/metadata/version", _server_version),
+    Route("GET", "/v1/metadata/version", _always({"version": VERSION})),
     Route("GET", "/schemas", _schemas),
-    Route("GET", "/schemas/types", _types),
+    Route("GET", "/schemas/types", _always(["AVRO"])),
     Route("GET", "/schemas/ids/{id}", _schema),
     Route("GET", "/schemas/ids/{id}/schema", _schema_itself),
     Route("GET", "/schemas/ids/{id}/subjects", _schema_subjects),
