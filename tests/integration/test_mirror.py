@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark
 from logbroker.records.batch import iter_batches
 from logbroker.records.compression import Codec
 from tests.support.kafka.audit_counts import received
+from tests.support.kafka.audit_marks import encode_mark
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.damaged_log import DAMAGES, damage_batch, stored_batches
 from tests.support.kafka.mirrored_clusters import (

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark
 from logbroker.client.audit_format.report import ReceivedReport, decode
+from tests.support.kafka.audit_marks import encode_mark
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.mirrored_clusters import (
     LONG_SESSION_MS,

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from logbroker.client import audit_reporter, received_counter
-from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark, encode_mark
+from logbroker.client.audit_format.mark import AUDIT_HEADER, AUDIT_TOPIC, Mark
 from logbroker.client.received_counter import ReceivedCounter
 from logbroker.mirror import received_reports
 from logbroker.mirror.metrics import MirrorCounts
@@ -16,6 +16,7 @@ from logbroker.mirror.mirror import Mirror
 from logbroker.mirror.received_reports import DROPPED, REFUSED, MirrorReports
 from logbroker.mirror.settings import Cluster, MirrorSettings
 from tests.support.kafka.audit_counts import received
+from tests.support.kafka.audit_marks import encode_mark
 from tests.support.kafka.broker_process import BrokerProcess
 from tests.support.kafka.mirrored_clusters import ClusterClient, Record, until_copied
 from tests.support.processes.waiting import until

@@ -45,11 +45,6 @@ class MarkSpan(NamedTuple):
     end: int
 
 
-def encode_mark(mark: Mark) -> bytes:
-    """Return the value of the header `audit`."""
-    return f"{mark.producer}:{mark.window_ms}:{mark.sequence}".encode()
-
-
 def encode_marks(span: MarkSpan) -> list[bytes]:
     """Return the header values of all marks of a span, in order."""
     place = f"{span.producer}:{span.window_ms}:".encode()

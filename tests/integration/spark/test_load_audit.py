@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from logbroker.client.audit_format.mark import Mark, encode_mark
+from logbroker.client.audit_format.mark import Mark
 from logbroker.client.audit_format.report import PublishedReport, encode_published
 from logbroker.client.audit_format.sequence_set import SequenceSet
 from spark_jobs.contracts import RECORDS
 from spark_jobs.jobs.audit_comparison import AuditScope, compare
+from tests.support.kafka.audit_marks import encode_mark
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.long]
 

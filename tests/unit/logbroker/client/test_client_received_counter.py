@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logbroker.client import received_counter as counter_module
-from logbroker.client.audit_format.mark import SEQUENCE_MAX, Mark, encode_mark, encode_marks
+from logbroker.client.audit_format.mark import SEQUENCE_MAX, Mark, encode_marks
 from logbroker.client.audit_format.report import AuditRecord, ReceivedCount, ReceivedReport, decode
 from logbroker.client.audit_format.sequence_set import SequenceSet
 from logbroker.client.received_counter import ReceivedCounter
 from logbroker.client.stamper import Stamper
 from logbroker.errors import ConfigurationError
 from tests.support.kafka.audit_counts import compared
+from tests.support.kafka.audit_marks import encode_mark
 
 MINUTE_MS = 60_000
 T0 = 1_763_712_000_000

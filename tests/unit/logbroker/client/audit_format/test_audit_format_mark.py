@@ -8,11 +8,11 @@ from logbroker.client.audit_format.mark import (
     TIME_MS_MAX,
     Mark,
     MarkSpan,
-    encode_mark,
     encode_marks,
     find_mark_header,
     parse_mark,
 )
+from tests.support.kafka.audit_marks import encode_mark
 
 producers = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=75)
 
