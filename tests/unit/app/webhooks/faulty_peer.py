@@ -70,7 +70,7 @@ def say(*parts: bytes) -> Behaviour:
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.writelines(parts)
+        writer.write(b"".join(parts))
         await writer.drain()
 
     return behave
