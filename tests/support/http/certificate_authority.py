@@ -8,7 +8,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support.http.certificates import DAY, CertificateFiles, general_name
+from tests.support.http.certificates import (
+    DAY,
+    CertificateFiles,
+    general_name,
+    with_strict_extensions,
+)
 
 
 class CertificateAuthority:
@@ -53,7 +58,7 @@ class CertificateAuthority:
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_authority: bool = False
     ) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._subject)
@@ -61,7 +66,9 @@ class CertificateAuthority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - DAY)
             .not_valid_after(now + DAY)
-            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        )
+        return with_strict_extensions(
+            builder, key, self._key.public_key(), is_authority=is_authority
         )
 
 

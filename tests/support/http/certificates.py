@@ -28,7 +28,7 @@ def self_signed(
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
     now = dt.datetime.now(dt.UTC)
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -37,9 +37,10 @@ def self_signed(
         .not_valid_before(now - 2 * DAY)
         .not_valid_after(now - DAY if expired else now + 2 * DAY)
         .add_extension(x509.SubjectAlternativeName([general_name(each) for each in names]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
     )
+    certificate = with_strict_extensions(
+        builder, key.public_key(), key.public_key(), is_authority=True
+    ).sign(key, hashes.SHA256())
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if password is not None:
         encryption = serialization.BestAvailableEncryption(password.encode())
@@ -50,6 +51,35 @@ def self_signed(
     files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     files.both.write_bytes(files.key.read_bytes() + files.certificate.read_bytes())
     return files
+
+
+def with_strict_extensions(
+    builder: x509.CertificateBuilder,
+    key: ec.EllipticCurvePublicKey,
+    issuer: ec.EllipticCurvePublicKey,
+    *,
+    is_authority: bool,
+) -> x509.CertificateBuilder:
+    """Add the extensions that RFC 5280 requires, as Python's default settings do since 3.13."""
+    builder = (
+        builder.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer), critical=False)
+    )
+    if not is_authority:
+        return builder
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    return builder.add_extension(usage, critical=True)
 
 
 def general_name(name: str) -> x509.GeneralName:
