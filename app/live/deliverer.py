@@ -35,10 +35,11 @@ from app.live.received_reports import ReceivedReports
 from app.live.webhook_queue import WebhookQueue
 from app.log.attempts import FailedAttempt, encode_attempt
 from app.log.event import LoggedEvent, NewEvent, place_name
-from app.log.group_position import Bounds, Committed, GroupPosition
+from app.log.group_position import Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.outcomes import DeliveryOutcome, OutcomeRetries, encode_outcome
 from app.log.topics import DELIVERERS, DELIVERY_LOG
+from logbroker.client.log_bounds import Bounds
 
 GROUP: Final = DELIVERERS
 

@@ -30,10 +30,11 @@ from app.log.event import (
     place_name,
     printable_text,
 )
-from app.log.group_position import Bounds, Committed, GroupPosition
+from app.log.group_position import Committed, GroupPosition
 from app.log.group_reader import GroupReader
 from app.log.publisher import EventPublisher, Publication
 from app.log.topics import DELIVERY_LOG, EVENTS
+from logbroker.client.log_bounds import Bounds
 
 if TYPE_CHECKING:
     from logbroker.schemas.decoder import AvroDecoder

@@ -16,11 +16,11 @@ from app.log.deliveries.delivery import headers_of
 from app.log.deliveries.reader_pool import ReaderPool
 from app.log.errors import InspectionsBusy, LogUnavailable, TopicMissing
 from app.log.event import header_text, is_presentable, members_of, place_name, printable_text
-from app.log.group_position import Bounds
 from app.log.inspection.deadline import Deadline
 from app.log.lookup_client import LookupClient, check_led
 from app.log.topics import DELIVERY_LOG, EVENTS
 from logbroker.client.admin import EARLIEST, LATEST, since
+from logbroker.client.log_bounds import Bounds
 
 AT_A_TIME: Final = 4
 

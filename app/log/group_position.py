@@ -1,12 +1,11 @@
 """The committed offsets of a consumer group in a topic, and the bounds of its partitions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-_END_OFFSET: Final = -1
-_BEGINNING_OFFSET: Final = -2
+from logbroker.client.log_bounds import Bounds, fetch_all_bounds
 
 
 class Committed(NamedTuple):
@@ -14,13 +13,6 @@ class Committed(NamedTuple):
 
     position: int
     note: str
-
-
-class Bounds(NamedTuple):
-    """The offsets `[low, high)` of a partition."""
-
-    low: int
-    high: int
 
 
 class GroupPosition(NamedTuple):
@@ -38,32 +30,12 @@ def fetch_positions(
     Raises:
         KafkaException: the coordinator or a leader does not answer.
     """
-    stored = consumer.committed(_at(topic, partitions, 0), timeout=timeout_s)
-    _raise_errors(stored)
-    return _joined(stored, _fetch_bounds(consumer, topic, partitions, timeout_s))
-
-
-def _fetch_bounds(
-    consumer: Consumer, topic: str, partitions: Sequence[int], timeout_s: float
-) -> dict[int, Bounds]:
-    """Return the bounds of partitions, in two requests to each leader."""
-    lows, highs = (
-        consumer.offsets_for_times(_at(topic, partitions, which), timeout=timeout_s)
-        for which in (_BEGINNING_OFFSET, _END_OFFSET)
-    )
-    _raise_errors([*lows, *highs])
-    high = {tp.partition: tp.offset for tp in highs}
-    return {tp.partition: Bounds(tp.offset, high[tp.partition]) for tp in lows}
-
-
-def _at(topic: str, partitions: Sequence[int], offset: int) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition, offset) for partition in partitions]
-
-
-def _raise_errors(topic_partitions: Sequence[TopicPartition]) -> None:
-    for tp in topic_partitions:
+    asked = [TopicPartition(topic, partition) for partition in partitions]
+    stored = consumer.committed(asked, timeout=timeout_s)
+    for tp in stored:
         if tp.error is not None:
             raise KafkaException(tp.error)
+    return _joined(stored, fetch_all_bounds(consumer, topic, partitions, timeout_s))
 
 
 def _joined(

@@ -13,10 +13,10 @@ from confluent_kafka.admin import (
 from app.domain.minute_index import TimedOffset, WindowNotes
 from app.domain.model import OffsetRange, Window
 from app.log.errors import WindowNotRetained
-from app.log.group_position import Bounds
 from app.log.lookup_client import LookupClient, check_led
 from app.log.topics import DELIVERY_LOG
 from logbroker.client.admin import EARLIEST, LATEST, since
+from logbroker.client.log_bounds import Bounds
 from logbroker.client.partitioner import partition_for_key
 
 _SILENCE_MS: Final = 4_000

@@ -14,6 +14,7 @@ from app.log.reader_clients import ReaderClients
 from app.log.unreadable import log_unreadable
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, readable_headers
+from logbroker.client.log_bounds import fetch_bounds
 from logbroker.client.skipped_batches import SkippedBatch
 
 _WAIT_S: Final = 0.2
@@ -205,9 +206,8 @@ class ReplayReader:
 
     def _handle_reset(self, error: KafkaError) -> None:
         """Handle an offset that the log does not have; it may come from a damaged batch."""
-        place = TopicPartition(self._topic, self._partition)
         try:
-            low, high = self._consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
+            low, high = fetch_bounds(self._consumer, self._topic, self._partition, _ANSWER_S)
         except KafkaException as refusal:
             self._failure = LogUnavailable(f"{self._place}: {public_text(refusal.args[0])}")
             return

@@ -8,6 +8,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
+from logbroker.client.log_bounds import fetch_bounds
 from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.client.stalls import INSPECT_AFTER_S, STALLED_AFTER_S, StallDetector
 
@@ -148,9 +149,9 @@ class PartitionReads:
 
     def _is_lost(self, consumer: Consumer, partition: int) -> bool:
         """Whether the log no longer has the position; continues at the first one that it has."""
-        place, position = TopicPartition(self._topic, partition), self.positions[partition]
+        position = self.positions[partition]
         try:
-            low, high = consumer.get_watermark_offsets(place, timeout=_ANSWER_S)
+            low, high = fetch_bounds(consumer, self._topic, partition, _ANSWER_S)
         except KafkaException as refusal:
             _log.warning("log-unavailable", extra={"topic": self._topic, "reason": str(refusal)})
             return True

@@ -12,6 +12,7 @@ from logbroker.audit.domain.comparison import LOCAL
 from logbroker.audit.domain.report_reader import AuditEntry
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
+from logbroker.client.log_bounds import fetch_bounds
 from logbroker.client.properties import (
     BINDING_PROPERTIES,
     BOOTSTRAP_PROPERTIES,
@@ -193,9 +194,8 @@ class AuditLog:
         behind = position
         if error is not None and error.code() == _RESET:
             # Records deleted during the read are older than the compared period.
-            place = TopicPartition(self._topic, number)
-            low, _ = self._consumer.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S)
-            behind = max(position, low)
+            bounds = fetch_bounds(self._consumer, self._topic, number, REQUEST_TIMEOUT_S)
+            behind = max(position, bounds.low)
         if behind == position:
             found = self._skipper.skip_unreadable(self._topic, number, position, error, until=end)
             if found is None and error is not None:
@@ -225,12 +225,7 @@ class AuditLog:
     def _range(self, found: TopicPartition) -> ReadRange:
         if found.error is not None:
             raise KafkaException(found.error)
-        ends = self._consumer.get_watermark_offsets(found, timeout=REQUEST_TIMEOUT_S)
-        if ends is None:
-            raise AuditTopicUnreadable(
-                f"the leader of partition {found.partition} of {self._topic!r} does not answer"
-            )
-        first, end = ends
+        first, end = fetch_bounds(self._consumer, self._topic, found.partition, REQUEST_TIMEOUT_S)
         # Negative: no record is as young.
         start = found.offset if found.offset >= 0 else end
         return ReadRange(start, end, begins_after_deletion=0 < first == start)

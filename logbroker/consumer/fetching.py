@@ -18,6 +18,7 @@ from confluent_kafka import (
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
 from logbroker.client.errors import FetchFailed
 from logbroker.client.librdkafka import COORDINATOR_ERRORS, make_consumer, readable_headers
+from logbroker.client.log_bounds import fetch_bounds
 from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.client.stalls import INSPECT_AFTER_S, StallDetector
 from logbroker.registry.zookeeper.lease import SessionLease
@@ -241,9 +242,8 @@ class Fetcher:
 
     def _log_range(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return the first offset and the end of a log; None if the broker does not answer."""
-        place = TopicPartition(topic, partition)
         try:
-            return self._consumer.get_watermark_offsets(place, timeout=_METADATA_TIMEOUT_S)
+            return fetch_bounds(self._consumer, topic, partition, _METADATA_TIMEOUT_S)
         except KafkaException:
             return None
 

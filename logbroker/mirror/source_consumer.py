@@ -16,6 +16,7 @@ from confluent_kafka import (
 )
 
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
+from logbroker.client.log_bounds import Bounds, fetch_bounds
 from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.mirror.clients import CLIENT_LOG, error_callback
 from logbroker.mirror.domain.partitions import TopicAndPartition
@@ -188,8 +189,7 @@ class SourceConsumer:
         """
         position = copy.progress.next_offset
         if position is None:
-            tp = TopicPartition(copy.topic, copy.partition)
-            position, _ = self._consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
+            position = self._fetch_bounds(copy).low
         found = self._skipper.skip_unreadable(copy.topic, copy.partition, position, error)
         if found is None:
             where = f"{copy.topic}-{copy.partition}"
@@ -211,8 +211,7 @@ class SourceConsumer:
 
         If it has the position, the client took another one from a damaged batch.
         """
-        tp = TopicPartition(copy.topic, copy.partition)
-        low, end = self._consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
+        low, end = self._fetch_bounds(copy)
         position = copy.progress.next_offset or 0
         if copy.progress.next_offset is not None and low <= position < end:
             self._pass_unreadable(copy, error)
@@ -227,6 +226,9 @@ class SourceConsumer:
         )
         copy.progress.skip_to(low)
         self._continue_at(copy, low)
+
+    def _fetch_bounds(self, copy: PartitionCopy) -> Bounds:
+        return fetch_bounds(self._consumer, copy.topic, copy.partition, REQUEST_TIMEOUT_S)
 
     def _continue_at(self, copy: PartitionCopy, position: int) -> None:
         tp = TopicPartition(copy.topic, copy.partition, position)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from logbroker.client.librdkafka import readable_headers
+from logbroker.client.log_bounds import fetch_bounds
 from logbroker.errors import ConfigurationError
 from logbroker.schemas.errors import LogReplaced, StoreUnavailable
 
@@ -77,14 +78,10 @@ class JournalReader:
             LogReplaced: the log has lost its beginning or its end.
         """
         self._end = -1
-        place = TopicPartition(self._topic, 0)
         try:
-            found = self._consumer.get_watermark_offsets(place, self._timeout_s, cached=False)
+            start, end = fetch_bounds(self._consumer, self._topic, 0, self._timeout_s)
         except KafkaException as error:
             raise StoreUnavailable(error.args[0].str()) from error
-        if found is None:
-            raise StoreUnavailable("no response to the query of its end offset")
-        start, end = found
         if start > 0:
             raise LogReplaced(
                 f"The log {self._topic!r} begins at offset {start}: the schemas before are lost."

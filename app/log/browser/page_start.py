@@ -7,11 +7,11 @@ from typing import Final
 from app.log.browser.partition_scan import BackwardScan, ForwardScan, PartitionScan
 from app.log.browser.query import PARTITIONS_MAX, BrowseQuery, Cursor, MessageOrder, parse_cursor
 from app.log.errors import BrowseRefused
-from app.log.group_position import Bounds
 from app.log.inspection.deadline import Deadline
 from app.log.inspection.figures import Gaps
 from app.log.inspection.requests import InspectionRequests, positions_of
 from logbroker.client.admin import EARLIEST, LATEST, TopicAndPartition, since
+from logbroker.client.log_bounds import Bounds
 
 MESSAGES: Final = "messages"
 
