@@ -14,7 +14,8 @@ class Batch(NamedTuple):
     """Events in the order of the log. `hours` counts them by the hour of their event time.
 
     `duplicates_before` lie between the previous batch and this one, `duplicates` between the first
-    event and `end`. `end` is the offset after the last event or duplicate.
+    event and `end`; `duplicate_places` has the offset and the time of each of these. `end` is the
+    offset after the last event or duplicate.
     """
 
     events: list[LoggedEvent]
@@ -23,11 +24,20 @@ class Batch(NamedTuple):
     end: int
     duplicates_before: HourCounts
     duplicates: HourCounts
+    duplicate_places: Sequence[tuple[int, int]] = ()
 
     @property
     def start(self) -> int:
         """The offset of the first event."""
         return self.events[0].offset
+
+    def hours_below(self, offset: int) -> HourCounts:
+        """Its events below an offset, by hour."""
+        return count_by_hour([each.timestamp_ms for each in self.events if each.offset < offset])
+
+    def duplicates_below(self, offset: int) -> HourCounts:
+        """Its duplicates below an offset, by hour."""
+        return count_by_hour([time_ms for at, time_ms in self.duplicate_places if at < offset])
 
 
 class CompletedBatches(NamedTuple):
@@ -71,7 +81,7 @@ class BatchBuilder:
     def add_duplicate(self, event: LoggedEvent) -> None:
         """Count the next event as a duplicate."""
         if self._events:
-            self._duplicates.append(event.timestamp_ms)
+            self._duplicates.append((event.offset, event.timestamp_ms))
             self._end = event.offset + 1
         else:
             self._duplicates_before.append(event.timestamp_ms)
@@ -85,7 +95,8 @@ class BatchBuilder:
                 self._size_bytes,
                 self._end,
                 count_by_hour(self._duplicates_before),
-                count_by_hour(self._duplicates),
+                count_by_hour([time_ms for _, time_ms in self._duplicates]),
+                self._duplicates,
             )
             self._completed.append(batch)
             self._duplicates_before = []
@@ -102,5 +113,5 @@ class BatchBuilder:
     def _start_batch(self) -> None:
         self._events: list[LoggedEvent] = []
         self._size_bytes = 0
-        self._duplicates: list[int] = []
+        self._duplicates: list[tuple[int, int]] = []
         self._end = 0

@@ -100,6 +100,13 @@ def _add(totals: dict[int, int], counts: Mapping[int, int]) -> None:
         totals[key] = totals.get(key, 0) + count
 
 
+def _less(counts: HourCounts, subtracted: HourCounts) -> HourCounts:
+    rest = dict(counts)
+    for hour, count in subtracted.items():
+        _subtract(rest, hour, count)
+    return rest
+
+
 def _by_number(statuses: Mapping[str, int]) -> dict[int, int]:
     return {
         _NO_STATUS if name == NO_ANSWER else int(name): count for name, count in statuses.items()
@@ -211,6 +218,17 @@ class DeliveryLedger:
         entry.failures = failures
         entry.failed_hours = failed_hours
         self._advance()
+
+    def split(
+        self, entry: Entry, offset: int, hours: HourCounts, duplicates: HourCounts = _NONE
+    ) -> None:
+        """Reduce an entry that is not settled to what it has below `offset`; leave the rest.
+
+        `hours` and `duplicates` count that part. The rest becomes an entry of its own.
+        """
+        rest = Entry(offset, _less(entry.hours, hours), _less(entry.duplicates, duplicates))
+        self._entries.insert(self._entries.index(entry) + 1, rest)
+        entry.hours, entry.events, entry.duplicates = hours, sum(hours.values()), duplicates
 
     def checkpoint(self) -> Checkpoint:
         """The current checkpoint. It repeats failures and hours until `forget_recorded`."""

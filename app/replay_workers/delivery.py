@@ -130,6 +130,7 @@ class ReplayDelivery:
             watches.append(group.create_task(self._report_failures(self._queue)))
             self._reading = group.create_task(self._read(self._queue))
             await self._queue.deliveries.wait_until_done()
+            self._queue.settle_begun()
             self._checkpoints.finish()
             for watch in watches:
                 watch.cancel()

@@ -47,7 +47,7 @@ class QueuedBatch:
     deferrals: int = 0
     """How often it was put behind the others after its last attempt."""
     progress: BatchProgress | None = None
-    """The result of its parts when it was put there; None before."""
+    """The result of its parts; None before the first attempt."""
 
 
 class ReplayQueue:
@@ -69,6 +69,8 @@ class ReplayQueue:
         self._in_flight_max = in_flight_max
         self._events_max = self._events_max_of(in_flight_max)
         self._has_changed = asyncio.Event()
+        self._begun: set[QueuedBatch] = set()
+        """Batches with an attempt, which are not settled."""
         self.waiting_events = 0
         """Events that are added and not settled."""
         self.deliveries = DeliveryQueue[QueuedBatch](
@@ -103,6 +105,13 @@ class ReplayQueue:
             ledger.add_unreadable(start, end)
         ledger.advance_position(completed.position)
 
+    def begin(self, queued: QueuedBatch) -> BatchProgress:
+        """What is left of a batch that a sender task takes, and the result of the rest."""
+        if queued.progress is None:
+            queued.progress = BatchProgress(deque([queued.batch.events]))
+            self._begun.add(queued)
+        return queued.progress
+
     def settle(
         self, queued: QueuedBatch, delivered: Mapping[int, int], failures: Sequence[Failure]
     ) -> None:
@@ -112,14 +121,35 @@ class ReplayQueue:
         """
         failed_hours = _failed_hours(failures, queued.batch) if failures else {}
         self._ledger.settle(queued.entry, delivered, failures, failed_hours)
+        self._begun.discard(queued)
         self.deliveries.remove(queued)
         self.waiting_events -= len(queued.batch.events)
         self.continue_reading()
 
-    def defer(self, queued: QueuedBatch, progress: BatchProgress) -> None:
-        """Send what `progress` has left of a batch again, after the others."""
+    def settle_begun(self) -> None:
+        """Record the results of the first parts of batches that are not sent to the end.
+
+        Otherwise a replay that continues later would send these parts again.
+        """
+        while self._begun:
+            self._settle_parts(self._begun.pop())
+
+    def _settle_parts(self, queued: QueuedBatch) -> None:
+        progress, batch = queued.progress, queued.batch
+        assert progress is not None
+        assert progress.parts
+        # Parts are sent in the order of the log.
+        end = progress.parts[0][0].offset
+        if end > batch.start:
+            hours, duplicates = batch.hours_below(end), batch.duplicates_below(end)
+            self._ledger.split(queued.entry, end, hours, duplicates)
+            failures = progress.failures
+            failed_hours = _failed_hours(failures, batch) if failures else {}
+            self._ledger.settle(queued.entry, progress.delivered, failures, failed_hours)
+
+    def defer(self, queued: QueuedBatch) -> None:
+        """Send what is left of a batch again, after the others."""
         queued.deferrals += 1
-        queued.progress = progress
         self.deliveries.requeue(queued, in_front=False)
 
     def continue_reading(self) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -147,7 +146,7 @@ class ReplaySender:
 
     async def deliver(self, queue: ReplayQueue, queued: QueuedBatch) -> None:
         """Deliver a batch, in parts if it is too large, and settle it in the queue."""
-        progress = queued.progress or BatchProgress(deque([queued.batch.events]))
+        progress = queue.begin(queued)
         check_outage = partial(self._check_outage, queue, queued)
         try:
             while progress.parts:
@@ -159,7 +158,7 @@ class ReplaySender:
         except _Stopped:
             return
         except _Deferred:
-            queue.defer(queued, progress)
+            queue.defer(queued)
             return
         except (ReceiverFailing, ReceiverGone) as reason:
             self.refused(reason)

@@ -346,6 +346,40 @@ def test_a_batch_too_large_for_its_receiver_is_split(bench: Bench) -> None:
     asyncio.run(scenario())
 
 
+def test_a_paused_replay_keeps_what_it_delivered_of_a_split_batch(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "app.replay_workers")
+
+    async def scenario() -> None:
+        bench.change(retry_base_s=3_600.0, retry_cap_s=3_600.0)
+        webhook = await bench.webhook()
+        events = bench.events(webhook.id, 0, 8)
+        await bench.publish([*events[:1], *events[:1], *events[1:3], *events[2:3], *events[3:]])
+        replay = bench.replay(webhook, batch_size=8, max_in_flight=1)
+
+        def judge(body: bytes) -> int:
+            if len(members(body)) > 2:
+                return 413
+            return 503 if 4 in members(body) else 204
+
+        bench.receiver.judge = judge
+        async with bench.worker():
+            await until_async(lambda: 503 in [got.status for got in bench.received], "a part fails")
+            bench.store.pause_replay(replay.id)
+            await until_async(lambda: "stopped" in caplog.messages, "the worker let go")
+            paused = bench.store.replay(replay.id)
+            assert paused.counts == Counts(delivered=4, duplicates=2)
+            bench.receiver.judge = None
+            bench.receiver.answer(204)
+            bench.store.resume_replay(replay.id)
+            replay = await bench.finished(replay)
+        assert replay.counts == Counts(delivered=8, duplicates=2)
+        assert delivered_numbers(bench) == list(range(8))
+
+    asyncio.run(scenario())
+
+
 def test_an_event_too_large_by_itself_fails_alone(bench: Bench) -> None:
     async def scenario() -> None:
         webhook = await bench.webhook()

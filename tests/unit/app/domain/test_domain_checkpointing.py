@@ -44,6 +44,20 @@ def test_counts_cover_exactly_the_records_below_the_checkpoint() -> None:
     assert ledger.checkpoint() == Checkpoint(4, Counts(1, 2, 1), (failure(2),))
 
 
+def test_an_entry_is_settled_up_to_an_offset() -> None:
+    ledger = DeliveryLedger(0, Counts())
+    entry = ledger.add_entry(0, 6, {0: 3, 1: 2}, {0: 1})
+    ledger.add_duplicates(7, {0: 1})
+    last = ledger.add_entry(7, 8, ONE)
+    ledger.settle(last, TAKEN)
+    ledger.split(entry, 4, {0: 2, 1: 1}, {0: 1})
+    ledger.settle(entry, {200: 2}, [failure(2)], {0: 1})
+    checkpoint = ledger.checkpoint()
+    assert checkpoint == Checkpoint(4, Counts(delivered=2, duplicates=1, failed=1), (failure(2),))
+    assert checkpoint.hours == {0: Counts(1, 1, 1), 1: Counts(1)}
+    assert ledger.events_above_recorded == 6
+
+
 def test_a_record_settled_during_a_read_lies_below_the_checkpoint() -> None:
     ledger = DeliveryLedger(0, Counts())
     ledger.settle(ledger.add_entry(5, 6, ONE), TAKEN)
