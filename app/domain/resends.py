@@ -29,7 +29,8 @@ PER_WEBHOOK_MAX: Final = 2
 class ScheduledRetry(NamedTuple):
     """What makes a resend a scheduled retry: `number` counts those of its delivery, from 0.
 
-    `attempts` is the number of attempts that the event had before, live ones and retries.
+    `attempts` is the number of attempts that the event had before, live ones and retries. `copies`
+    are the offsets of further records of the event, which are settled with it.
     """
 
     number: int
@@ -37,6 +38,7 @@ class ScheduledRetry(NamedTuple):
     attempts: int
     event_id: str
     event_type: str
+    copies: tuple[int, ...] = ()
 
 
 class NewResend(NamedTuple):
@@ -79,6 +81,12 @@ class Resend:
     worker: str | None = None
     retry: ScheduledRetry | None = None
     due_ms: int | None = None
+
+    @property
+    def places(self) -> tuple[DeliveryPlace, ...]:
+        """Its place, and those of the copies of a retried event."""
+        copies = () if self.retry is None else self.retry.copies
+        return (self.place, *(self.place._replace(offset=each) for each in copies))
 
     @property
     def status(self) -> DeliveryStatus:

@@ -23,6 +23,9 @@ from app.domain.retry import (
 WAITING_MAX: Final = 1_000
 """Events of one webhook that wait for a scheduled retry; a further one is failed."""
 
+COPIES_MAX: Final = 1_000
+"""Copies of an event that are pending with it; further ones show as failed."""
+
 LIMIT_REASON: Final = f"{WAITING_MAX:,} other events of the webhook wait for a retry"
 
 SCHEDULED_REASON: Final = "the live attempts failed before a restart; a retry is scheduled"
@@ -33,7 +36,10 @@ days."""
 
 
 class NewScheduledRetry(NamedTuple):
-    """An event whose live `attempts` have failed; its first scheduled retry is due in `pause_s`."""
+    """An event whose live `attempts` have failed; its first scheduled retry is due in `pause_s`.
+
+    `copies` are the offsets of its other records in the same partition, at most `COPIES_MAX`.
+    """
 
     webhook_id: str
     place: DeliveryPlace
@@ -42,6 +48,7 @@ class NewScheduledRetry(NamedTuple):
     event_ms: int
     pause_s: float
     attempts: int
+    copies: tuple[int, ...] = ()
 
 
 class RetryProgress(NamedTuple):

@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, NoReturn
 
 from app.domain.deliveries import DeliveryPlace
@@ -16,6 +17,7 @@ from app.domain.delivery import Rejected, Unreachable
 from app.domain.handovers import KEPT_MS
 from app.domain.model import Webhook
 from app.domain.scheduled_retries import (
+    COPIES_MAX,
     LIMIT_REASON,
     NewScheduledRetry,
     RetrySchedule,
@@ -37,8 +39,30 @@ _ROWS_PER_WRITE_MAX: Final = 100
 
 
 class _PendingRetry(NamedTuple):
-    new: NewScheduledRetry
+    delivery: LiveDelivery
+    pause_s: float
     stored: Callable[[bool], None]
+
+    @property
+    def copies(self) -> tuple[int, ...]:
+        """The offsets of the copies that were read so far."""
+        here = self.delivery.partition
+        offsets = (event.offset for where, event in self.delivery.copies if where is here)
+        return tuple(islice(offsets, COPIES_MAX))
+
+    def new(self, origin: str) -> NewScheduledRetry:
+        """What to store."""
+        delivery, event = self.delivery, self.delivery.event
+        return NewScheduledRetry(
+            delivery.webhook_id,
+            DeliveryPlace(origin, delivery.partition.partition, event.offset),
+            delivery.event_id,
+            event.event_type,
+            event.timestamp_ms,
+            self.pause_s,
+            delivery.attempts,
+            self.copies,
+        )
 
 
 class ScheduledRetries:
@@ -87,17 +111,8 @@ class ScheduledRetries:
         the webhook wait.
         """
         delivery.begin_request()
-        event, partition = delivery.event, delivery.partition.partition
-        new = NewScheduledRetry(
-            delivery.webhook_id,
-            DeliveryPlace(self._origin, partition, event.offset),
-            delivery.event_id,
-            event.event_type,
-            event.timestamp_ms,
-            pause_s,
-            delivery.attempts,
-        )
-        self._pending.append(_PendingRetry(new, partial(self._finish, delivery, reason, stored)))
+        finish = partial(self._finish, delivery, reason, stored)
+        self._pending.append(_PendingRetry(delivery, pause_s, finish))
         self._has_pending.set()
 
     def _finish(
@@ -116,18 +131,22 @@ class ScheduledRetries:
             self._has_pending.clear()
             while self._pending:
                 batch = self._pending[:_ROWS_PER_WRITE_MAX]
-                if await self._write(batch):
-                    del self._pending[: len(batch)]
+                self._pending[: len(batch)] = await self._write(batch)
 
-    async def _write(self, batch: list[_PendingRetry]) -> bool:
+    async def _write(self, batch: list[_PendingRetry]) -> list[_PendingRetry]:
+        """Store retries; return those that have to be stored again."""
+        new = [each.new(self._origin) for each in batch]
         try:
-            results = await asyncio.to_thread(
-                self._store.add_scheduled_retries, [each.new for each in batch]
-            )
+            results = await asyncio.to_thread(self._store.add_scheduled_retries, new)
         except StoreUnavailable as error:
             _log.warning("retries-not-stored", extra={"reason": str(error)})
             await asyncio.sleep(_RETRY_S)
-            return False
-        for each, is_stored in zip(batch, results, strict=True):
-            each.stored(is_stored)
-        return True
+            return batch
+        incomplete = []
+        for each, written, is_stored in zip(batch, new, results, strict=True):
+            if is_stored and each.copies != written.copies:
+                # Copies were read meanwhile.
+                incomplete.append(each)
+            else:
+                each.stored(is_stored)
+        return incomplete

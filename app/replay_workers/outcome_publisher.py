@@ -30,7 +30,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class EndedRetries(NamedTuple):
-    """A delivery whose scheduled retries have ended; `retry` is the last one.
+    """An event whose scheduled retries have ended; `retry` is the last one.
 
     `digest` is that of `lasting_digest`; None if the event was not read.
     """
@@ -63,7 +63,11 @@ class OutcomePublisher:
     async def publish_ended_retries(self, ended: Sequence[EndedRetries]) -> None:
         """Return when the log has their outcomes, or they are dropped."""
         now_ms = time.time_ns() // 1_000_000
-        records = [_retry_record(each, now_ms) for each in ended]
+        records = [
+            _retry_record(each, offset, now_ms)
+            for each in ended
+            for offset in (each.place.offset, *each.retry.copies)
+        ]
         if records:
             extra = {"webhook": ended[0].webhook_id}
             await self._publish(DELIVERY_OUTCOMES, records, RETRIES_PUBLISH_S_MAX, extra)
@@ -96,12 +100,13 @@ def _record(outcome: ReplayOutcome) -> NewEvent:
     )
 
 
-def _retry_record(ended: EndedRetries, now_ms: int) -> NewEvent:
+def _retry_record(ended: EndedRetries, offset: int, now_ms: int) -> NewEvent:
+    """The outcome of an event, or of its copy, at an offset."""
     retry, result = ended.retry, ended.result
     is_delivered = ended.outcome is LiveOutcome.DELIVERED
     outcome = DeliveryOutcome(
         partition=ended.place.partition,
-        offset=ended.place.offset,
+        offset=offset,
         event_id=retry.event_id,
         outcome=ended.outcome,
         attempts=retry.attempts + result.is_sent,

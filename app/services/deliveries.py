@@ -162,7 +162,18 @@ def read_delivery(
     found = services.deliveries.delivery(place)
     webhook = services.store.webhook(found.summary.webhook_id, of_account=of_account)
     found = replace(found, replays=_replays_of(services, found))
-    return _with_resends(found, services.store.resends(webhook.id, place)), webhook
+    return _with_resends(found, _resends_of(services, found)), webhook
+
+
+def _resends_of(services: Services, found: DeliveryDetail) -> tuple[Resend, ...]:
+    """The resends of a delivery, and the retries of the event of which it is a copy."""
+    store, webhook_id, place = services.store, found.summary.webhook_id, found.summary.place
+    resends = store.resends(webhook_id, place)
+    has_own_retries = any(each.retry is not None for each in resends)
+    is_final = found.summary.status in (DeliveryStatus.SUCCEEDED, DeliveryStatus.SKIPPED)
+    if has_own_retries or is_final:
+        return resends
+    return (*store.retries_of_copy(webhook_id, place), *resends)
 
 
 def _replays_of(services: Services, found: DeliveryDetail) -> tuple[DeliveryReplay, ...]:

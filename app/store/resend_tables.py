@@ -34,6 +34,8 @@ resends: Final = Table(
     Column("event_type", Text),
     # Those of the event before this one; NULL also in retries of a version without this column.
     Column("attempts", Integer),
+    # Offsets of the event's copies in its partition, separated by commas; NULL without any.
+    Column("copies", Text),
     # For claims, which look for the webhooks that wait.
     Index(None, "origin", "status", "webhook_id", "due_ms"),
     # Most scheduled retries are not due: workers look every second whether one is.

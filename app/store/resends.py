@@ -8,6 +8,7 @@ A result names its claim, so a worker that was suspended changes nothing.
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -19,6 +20,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -79,15 +81,18 @@ def create_resends(
     if lock_webhook(connection, webhook_id, of_account) is None:
         raise WebhookNotFound(webhook_id)
     rows = connection.execute(select(resends).where(_row.webhook_id == webhook_id, _IS_PENDING))
-    pending = {_place(row): to_resend(row) for row in rows}
+    pending: dict[DeliveryPlace, Resend] = {}
+    for found in map(to_resend, rows):
+        for place in found.places:
+            pending.setdefault(place, replace(found, place=place))
     missing = {each.place: each for each in new if each.place not in pending}
     requested = sum(each.retry is None for each in pending.values())
     if requested + len(missing) > PENDING_MAX:
         raise TooManyResends(webhook_id, requested)
     for each in new:
-        found = pending.get(each.place)
-        if found is not None and found.retry is not None:
-            advance = update(resends).where(_row.id == found.id, _IS_PENDING, _row.claims == 0)
+        waiting = pending.get(each.place)
+        if waiting is not None and waiting.retry is not None:
+            advance = update(resends).where(_row.id == waiting.id, _IS_PENDING, _row.claims == 0)
             connection.execute(advance.values(due_ms=now_ms()))
     created_ms = int(connection.execute(select(now_ms())).scalar_one())
     for place, each in missing.items():
@@ -274,16 +279,22 @@ def pending_resends(connection: Connection, webhook_id: str) -> frozenset[Delive
 def resent_offsets(
     connection: Connection, webhook_id: str, offsets: OffsetRange, *, origin: str
 ) -> frozenset[int]:
-    """The offsets of a range that a successful resend delivered to a webhook."""
-    query = select(_row.record_offset).where(
+    """The offsets of a range that a successful resend delivered to a webhook, copies included."""
+    query = select(_row.record_offset, _row.copies).where(
         _row.webhook_id == webhook_id,
         _row.origin == origin,
         _row.log_partition == offsets.partition,
-        _row.record_offset >= offsets.start,
         _row.record_offset < offsets.end,
+        # Copies follow their event in the log.
+        or_(_row.record_offset >= offsets.start, _row.copies.is_not(None)),
         _HAS_SUCCEEDED,
     )
-    return frozenset(connection.execute(query).scalars())
+    found = (
+        each
+        for offset, copies in connection.execute(query)
+        for each in (offset, *to_copies(copies))
+    )
+    return frozenset(each for each in found if offsets.start <= each < offsets.end)
 
 
 def delete_old_resends(connection: Connection, kept_ms: int) -> int:
@@ -322,7 +333,19 @@ def _retry(row: Row[Any]) -> ScheduledRetry | None:
         return None
     # One live attempt at least, in retries of a version that did not count them.
     attempts = row.retry_number + 1 if row.attempts is None else row.attempts
-    return ScheduledRetry(row.retry_number, row.event_ms, attempts, row.event_id, row.event_type)
+    return ScheduledRetry(
+        row.retry_number,
+        row.event_ms,
+        attempts,
+        row.event_id,
+        row.event_type,
+        to_copies(row.copies),
+    )
+
+
+def to_copies(text: str | None) -> tuple[int, ...]:
+    """The offsets of the copies of an event, from their column."""
+    return tuple(map(int, text.split(","))) if text else ()
 
 
 def to_result(row: Row[Any]) -> ResendResult:

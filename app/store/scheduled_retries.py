@@ -22,6 +22,7 @@ from app.domain.delivery import LiveOutcome
 from app.domain.handovers import LiveHandover
 from app.domain.resends import Resend, ResendClaim, ResendResult
 from app.domain.scheduled_retries import (
+    COPIES_MAX,
     WAITING_MAX,
     NewScheduledRetry,
     RetryProgress,
@@ -29,7 +30,7 @@ from app.domain.scheduled_retries import (
 )
 from app.domain.tallies import SettledDelivery, tallies_of
 from app.store.resend_tables import resends
-from app.store.resends import PLACES_MAX, finish_resend, to_resend, to_result
+from app.store.resends import PLACES_MAX, finish_resend, to_copies, to_resend, to_result
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
 from app.store.tables import webhooks
 from app.store.tallies import add_tallies
@@ -66,7 +67,11 @@ def add_scheduled_retries(
 
 def _add(connection: Connection, new: NewScheduledRetry) -> bool:
     of_webhook = and_(_row.webhook_id == new.webhook_id, _IS_WAITING)
-    if connection.execute(select(_row.id).where(of_webhook, _is_at(new.place))).first():
+    at_place = select(_row.id, _row.copies).where(of_webhook, _is_at(new.place))
+    if waiting := connection.execute(at_place).first():
+        if missing := set(new.copies).difference(to_copies(waiting.copies)):
+            copies = _copies_text((*to_copies(waiting.copies), *sorted(missing)))
+            connection.execute(update(resends).where(_row.id == waiting.id).values(copies=copies))
         return True
     count = select(func.count()).select_from(resends).where(of_webhook)
     if connection.execute(count).scalar_one() >= WAITING_MAX:
@@ -87,9 +92,14 @@ def _add(connection: Connection, new: NewScheduledRetry) -> bool:
         "event_ms": new.event_ms,
         "event_type": new.event_type[:TEXT_CHARS_MAX],
         "attempts": new.attempts,
+        "copies": _copies_text(new.copies),
     }
     connection.execute(insert(resends).values(values))
     return True
+
+
+def _copies_text(copies: Sequence[int]) -> str | None:
+    return ",".join(map(str, copies[:COPIES_MAX])) or None
 
 
 def _is_at(place: DeliveryPlace) -> ColumnElement[bool]:
@@ -115,7 +125,7 @@ def retry_later(
         "claims": literal(0),
         "retry_number": _row.retry_number + 1,
         "attempts": _ATTEMPTS + 1,
-        **{name: _row[name] for name in (*kept, "event_ms", "event_type")},
+        **{name: _row[name] for name in (*kept, "event_ms", "event_type", "copies")},
     }
     query = select(*next_one.values()).where(_row.id == claim.resend_id)
     connection.execute(insert(resends).from_select(list(next_one), query))
@@ -127,39 +137,67 @@ def recently_scheduled(
 ) -> frozenset[tuple[int, int]]:
     """Partition and offset of the events whose first retry was created in the last `age_ms`.
 
-    Some may be delivered by now. Locks nothing.
+    With those of their copies. Some may be delivered by now. Locks nothing.
     """
-    query = select(_row.log_partition, _row.record_offset).where(
+    query = select(_row.log_partition, _row.record_offset, _row.copies).where(
         _row.created_ms > now_ms() - age_ms,
         _row.origin == origin,
         _row.log_partition.in_(partitions),
         _row.retry_number == 0,
     )
-    return frozenset((row.log_partition, row.record_offset) for row in connection.execute(query))
+    return frozenset(
+        (partition, each)
+        for partition, offset, copies in connection.execute(query)
+        for each in (offset, *to_copies(copies))
+    )
 
 
 def list_retry_progress(
     connection: Connection, webhook_id: str
 ) -> Mapping[DeliveryPlace, RetryProgress]:
-    """The deliveries of a webhook with scheduled retries, and how far these are.
+    """The deliveries of a webhook with scheduled retries, copies included, and how far these are.
 
     All that are pending, and those whose last retry is one of the latest `PLACES_MAX` that ended.
     """
-    of_webhook = select(*_PLACE, _ATTEMPTS, _DUE_MS, *_RESULT).where(
+    of_webhook = select(*_PLACE, _ATTEMPTS, _DUE_MS, _row.copies, *_RESULT).where(
         _row.webhook_id == webhook_id, _row.retry_number.is_not(None)
     )
     is_pending = _row.status == str(DeliveryStatus.PENDING)
     ended = of_webhook.where(~is_pending).order_by(_row.created_ms.desc()).limit(PLACES_MAX)
     found: dict[DeliveryPlace, RetryProgress] = {}
+    copied: dict[DeliveryPlace, RetryProgress] = {}
     for query in (of_webhook.where(is_pending), ended):
         for row in connection.execute(query):
-            origin, partition, offset, attempts, due_ms = row[:5]
+            origin, partition, offset, attempts, due_ms, copies = row[:6]
             place = DeliveryPlace(origin, partition, offset)
             # The latest retry of a delivery comes first.
             if place not in found:
                 result = None if query is not ended else to_result(row)
                 found[place] = RetryProgress.of_last(attempts, due_ms, result, row.finished_ms)
-    return found
+                for each in to_copies(copies):
+                    copied.setdefault(place._replace(offset=each), found[place])
+    # A copy that was read after the live attempts may have retries of its own.
+    return {**copied, **found}
+
+
+def retries_of_copy(
+    connection: Connection, webhook_id: str, place: DeliveryPlace
+) -> tuple[Resend, ...]:
+    """The scheduled retries of the event of which a delivery is a copy, the oldest first."""
+    query = (
+        select(resends)
+        .where(
+            _row.webhook_id == webhook_id,
+            _row.origin == place.origin,
+            _row.log_partition == place.partition,
+            # Copies follow their event in the log.
+            _row.record_offset < place.offset,
+            _row.copies.is_not(None),
+        )
+        .order_by(_row.created_ms, _row.id)
+    )
+    found = (to_resend(row) for row in connection.execute(query))
+    return tuple(each for each in found if place in each.places)
 
 
 def count_waiting_retries(

@@ -440,6 +440,7 @@ class Store:
     retry_later = writes(retry_table.retry_later)
     retry_progress = reads(retry_table.list_retry_progress)
     recently_scheduled = reads(retry_table.recently_scheduled)
+    retries_of_copy = reads(retry_table.retries_of_copy)
     retries_of_handover = reads(retry_table.retries_of_handover)
     take_over_retries = writes(retry_table.take_over_retries)
     waiting_retries = reads(retry_table.count_waiting_retries)

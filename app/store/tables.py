@@ -48,7 +48,7 @@ SOURCE_CHARS: Final = 16
 
 metadata: Final = MetaData(naming_convention=NAMING)
 
-REVISION: Final = "0027"
+REVISION: Final = "0028"
 """The last of `migrations/`, which results in the tables below."""
 
 accounts: Final = Table(

@@ -465,3 +465,31 @@ def test_a_delivery_is_pending_until_its_last_scheduled_retry(
     assert [each["trigger"] for each in detail["attempts"]] == ["live", "live", "retry"]
     assert (detail["status"], detail["nextAttemptTime"]) == ("succeeded", None)
     assert receiver.taken == ["evt_51"]
+
+
+def test_a_copy_of_an_event_has_the_status_of_its_scheduled_retries(
+    scene: ConsoleScene, operator: httpx.Client, webhook: Webhook, receiver: ReceiverThread
+) -> None:
+    path = f"/webhooks/{webhook.id}"
+    assert operator.patch(path, json={"retrySchedule": [1, 3_600]}).status_code == 200
+    receiver.answer(503)
+    published = event(52)
+    scene.owe(webhook, published, published)
+    until(lambda: len(listed(operator, webhook, status="pending")) == 2, "both wait")
+    until(lambda: len(scene.store.retry_progress(webhook.id)) == 2, "for a scheduled retry")
+    progress, _ = scene.store.retry_progress(webhook.id).values()
+    due = format_time(progress.next_ms or 0)
+    copy, first = listed(operator, webhook)
+    for found in (copy, first):
+        assert (found["status"], found["nextAttemptTime"]) == ("pending", due)
+    detail = operator.get(f"/deliveries/{copy['id']}").json()
+    assert (detail["status"], detail["nextAttemptTime"]) == ("pending", due)
+    assert operator.get(path).json()["scheduledRetries"]["waitingEvents"] == 1
+    receiver.answer(204)
+    answer = operator.post(f"/deliveries/{copy['id']}/resend")
+    assert answer.status_code == 202, answer.text
+    until(lambda: len(listed(operator, webhook, status="succeeded")) == 2, "both have succeeded")
+    assert listed(operator, webhook, status="failed") == []
+    detail = operator.get(f"/deliveries/{copy['id']}").json()
+    assert (detail["status"], detail["attempts"][-1]["trigger"]) == ("succeeded", "retry")
+    assert receiver.taken == ["evt_52"]

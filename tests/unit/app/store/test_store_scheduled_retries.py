@@ -57,11 +57,11 @@ def resends_at(store: Store, webhook: Webhook, offset: int) -> tuple[Resend, ...
 def test_each_failed_attempt_is_followed_by_the_next_one(store: Store, webhook: Webhook) -> None:
     assert store.add_scheduled_retries([retry(webhook, 7)]) == (True,)
     (first,) = claims(store)
-    assert (first.place, first.retry) == (place(7), (0, EVENT_MS, 4, "evt_7", "a.b"))
+    assert (first.place, first.retry) == (place(7), (0, EVENT_MS, 4, "evt_7", "a.b", ()))
     assert store.retry_later(first, FAILED, 0.0)
     assert not store.retry_later(first, FAILED, 0.0)
     (second,) = claims(store)
-    assert (second.place, second.retry) == (place(7), (1, EVENT_MS, 5, "evt_7", "a.b"))
+    assert (second.place, second.retry) == (place(7), (1, EVENT_MS, 5, "evt_7", "a.b", ()))
     assert store.finish_resend(second, ResendResult(DeliveryStatus.SUCCEEDED, 1.0, 204))
     found = resends_at(store, webhook, 7)
     assert [each.status for each in found] == [DeliveryStatus.FAILED, DeliveryStatus.SUCCEEDED]
@@ -93,6 +93,35 @@ def test_a_webhook_has_a_limited_number_of_waiting_retries(
     monkeypatch.setattr(table, "WAITING_MAX", 2)
     new = [retry(webhook, offset) for offset in (7, 8, 9, 8)]
     assert store.add_scheduled_retries(new) == (True, True, False, True)
+
+
+def test_copies_of_an_event_wait_with_it(store: Store, webhook: Webhook) -> None:
+    offsets = OffsetRange(3, 8, 12)
+    new = retry(webhook, 7, pause_s=LEASE_S)
+    store.add_scheduled_retries([new._replace(copies=(9,))])
+    # A copy that is read while the row is written.
+    store.add_scheduled_retries([new._replace(copies=(9, 11))])
+    assert set(waiting(store, webhook)) == {place(7), place(9), place(11)}
+    assert len(set(waiting(store, webhook).values())) == 1
+    assert store.recently_scheduled("here", [3], HOUR_MS) == {(3, 7), (3, 9), (3, 11)}
+    # A requested resend of a copy makes the retry of the event due.
+    (found,) = store.create_resends(webhook.id, [NewResend(place(11), "evt_7")])
+    (first,) = claims(store)
+    assert (found.id, found.place) == (first.resend_id, place(11))
+    assert store.retry_later(first, FAILED, 0.0)
+    (second,) = claims(store)
+    assert second.place == place(7)
+    assert store.resent_offsets(webhook.id, offsets, origin="here") == frozenset()
+    assert store.finish_resend(second, ResendResult(DeliveryStatus.SUCCEEDED, 1.0, 204))
+    assert store.resent_offsets(webhook.id, offsets, origin="here") == {9, 11}
+    ended = store.retry_progress(webhook.id)
+    assert ended[place(9)] == ended[place(7)]
+    assert not ended[place(9)].is_pending
+    assert [each.id for each in store.retries_of_copy(webhook.id, place(9))] == [
+        first.resend_id,
+        second.resend_id,
+    ]
+    assert store.retries_of_copy(webhook.id, place(10)) == ()
 
 
 def test_a_requested_resend_makes_a_retry_due_at_once(store: Store, webhook: Webhook) -> None:
@@ -130,7 +159,7 @@ def test_a_replay_waits_for_a_retry_that_a_worker_sends(store: Store, webhook: W
     assert take_over(store, webhook) == 1
     store.retry_later(claimed, FAILED, 0.0)
     (found,) = store.retries_of_handover(taken, origin="here")
-    assert (found.place, found.retry) == (place(7), (1, EVENT_MS, 5, "evt_7", "a.b"))
+    assert (found.place, found.retry) == (place(7), (1, EVENT_MS, 5, "evt_7", "a.b", ()))
     assert store.retries_of_handover(taken, origin="elsewhere") == []
     assert take_over(store, webhook) == 0
     assert store.retries_of_handover(taken, origin="here") == []
