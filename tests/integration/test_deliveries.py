@@ -447,7 +447,9 @@ def test_a_delivery_is_pending_until_its_last_scheduled_retry(
     page = operator.get(path).json()
     assert page["scheduledRetries"] == {"waitingEvents": 1, "nextAttemptAt": due}
     assert listed(operator, webhook, status="failed") == []
-    detail = operator.get(f"/deliveries/{found['id']}").json()
+    place = f"/deliveries/{found['id']}"
+    until(lambda: operator.get(place).json()["attempts"], "the log has its attempts")
+    detail = operator.get(place).json()
     assert (detail["status"], detail["pendingResends"]) == ("pending", 0)
     assert (detail["attemptCount"], detail["nextAttemptTime"]) == (2, due)
     assert [each["trigger"] for each in detail["attempts"]] == ["live", "live"]
