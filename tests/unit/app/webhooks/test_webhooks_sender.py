@@ -467,7 +467,7 @@ class TestResolving:
         assert asked == ["hanging.example"]
 
 
-async def test_a_closed_connection_is_freed_without_a_collection(sender: WebhookSender) -> None:
+async def test_a_closed_connection_is_freed_without_a_collection() -> None:
     def connections() -> int:
         return sum(isinstance(each, HttpConnection) for each in gc.get_objects())
 
@@ -475,8 +475,8 @@ async def test_a_closed_connection_is_freed_without_a_collection(sender: Webhook
     gc.disable()
     try:
         before = connections()
-        async with ScriptedPeer([[NO_CONTENT]]) as peer:
+        async with sender_with(idle_s=0.02) as sender, ScriptedPeer([[NO_CONTENT]]) as peer:
             assert await sender.send(peer.url, HEADERS, b"{}") == Delivered(204)
-        await until_async(lambda: connections() <= before, "the connection is freed")
+            await until_async(lambda: connections() <= before, "the connection is freed")
     finally:
         gc.enable()
