@@ -91,10 +91,14 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReplay:
-    """A replay that sent the event of a delivery again; `failure` is None if it succeeded."""
+    """A replay that sent the event of a delivery again; `failure` is None if it succeeded.
+
+    `delivered_by_ms` is when the replay's progress shows that; None if it failed, or is not known.
+    """
 
     replay_id: str
     failure: Failure | None = None
+    delivered_by_ms: int | None = None
 
 
 def format_delivery_id(place: DeliveryPlace) -> str:

@@ -101,7 +101,10 @@ def read_replays_of(
             continue
         with suppress(ReplayNotFound, TooManyRetries):
             if event in (sent := _replayed_range(store, replay, offsets)):
-                found.append(DeliveryReplay(replay.id))
+                # The last sample is taken just after the end.
+                ends = (store.sampled_above_ms(replay.id, event.offset), replay.finished_ms)
+                known_ms = min((each for each in ends if each is not None), default=None)
+                found.append(DeliveryReplay(replay.id, delivered_by_ms=known_ms))
                 is_delivered = True
             elif event.offset in sent.failed:
                 found.append(DeliveryReplay(replay.id, store.find_failure(replay.id, event.offset)))

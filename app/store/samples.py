@@ -73,6 +73,15 @@ def list_samples(
     return tuple(map(_to_sample, connection.execute(query.order_by(replay_samples.c.at_ms))))
 
 
+def find_time_above(connection: Connection, replay_id: str, offset: int) -> int | None:
+    """When the checkpoint of a replay was above an offset, in its first sample that shows it."""
+    query = select(func.min(replay_samples.c.at_ms)).where(
+        replay_samples.c.replay_id == replay_id, replay_samples.c.checkpoint_offset > offset
+    )
+    found: int | None = connection.execute(query).scalar_one()
+    return found
+
+
 def _to_sample(row: Row[Any]) -> Sample:
     counts = Counts(row.delivered, row.duplicates, row.failed)
     return Sample(row.at_ms, row.checkpoint_offset, counts)

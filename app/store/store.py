@@ -198,6 +198,7 @@ class Store:
     count_by_state = reads(replay_filters.count_by_state)
     moves = reads(replay_table.list_moves)
     samples = reads(sample_table.list_samples)
+    sampled_above_ms = reads(sample_table.find_time_above)
     failures = reads(failure_table.list_failures)
     offsets_to_retry = reads(replay_table.offsets_to_retry)
     failed_offsets = reads(failure_table.failed_offsets)

@@ -266,7 +266,16 @@ def test_a_delivery_names_the_replays_that_sent_its_event(
     receiver.answer(204)
     second = finish(only=Only.FAILED)
     assert [each["replayId"] for each in replays("evt_30")] == [first, second]
-    assert replays("evt_30")[1]["status"] == "succeeded"
+    succeeded = replays("evt_30")[1]
+    assert (failed["deliveredBy"], succeeded["status"]) == (None, "succeeded")
+    replay = scene.store.replay(second)
+    assert replay.started_ms is not None
+    assert replay.finished_ms is not None
+    assert (
+        format_time(replay.started_ms)
+        <= succeeded["deliveredBy"]
+        <= format_time(replay.finished_ms)
+    )
     # It has nothing left to send.
     finish(only=Only.FAILED)
     assert [each["replayId"] for each in replays("evt_31")] == [second]

@@ -112,12 +112,16 @@ class AttemptDocument(Document):
 class DeliveryReplayDocument(Document):
     """What a replay did with the event of a delivery.
 
-    The members behind `status` are null if it succeeded: replays store no record of each event that
-    they deliver.
+    If it succeeded, only `deliveredBy` says more: replays store no record of each event that they
+    deliver.
     """
 
     replay_id: str
     status: Literal["succeeded", "failed"]
+    delivered_by: Moment | None = Field(
+        description="When it had succeeded at the latest: the time of the next recorded progress "
+        "of the replay, some seconds later; for a replay of hours, some minutes."
+    )
     attempts: int | None
     last_attempt_at: Moment | None = Field(description="When the last attempt ended.")
     duration_ms: int | None = Field(description="The duration of the last attempt.")
@@ -134,6 +138,7 @@ class DeliveryReplayDocument(Document):
             return cls(
                 replay_id=replay.replay_id,
                 status="succeeded",
+                delivered_by=replay.delivered_by_ms,
                 attempts=None,
                 last_attempt_at=None,
                 duration_ms=None,
@@ -145,6 +150,7 @@ class DeliveryReplayDocument(Document):
         return cls(
             replay_id=replay.replay_id,
             status="failed",
+            delivered_by=None,
             attempts=failure.attempts,
             last_attempt_at=failure.last_attempt_ms,
             duration_ms=failure.duration_ms,
@@ -190,6 +196,7 @@ class DeliveryDetailDocument(DeliveryDocument):
                 {
                     "replayId": "rpl_8c1f",
                     "status": "succeeded",
+                    "deliveredBy": "2026-11-21T09:15:02.417Z",
                     "attempts": None,
                     "lastAttemptAt": None,
                     "durationMs": None,

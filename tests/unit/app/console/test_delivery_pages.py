@@ -108,7 +108,7 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     waiting = replace(PENDING, attempts=1, reason=HOSTILE, next_attempt_ms=NINE_MS + 1_000)
     replays = (
         DeliveryReplay("rpl_1", Failure(1_001, "evt_1", 2, 503, HOSTILE)),
-        DeliveryReplay("rpl_2"),
+        DeliveryReplay("rpl_2", delivered_by_ms=NINE_MS),
         DeliveryReplay("rpl_3", Failure(1_001, "evt_1", 1, 503, "no", 31, "busy", NINE_MS, "w:7")),
     )
     detail = DeliveryDetail(waiting, b"", (), (attempt,), replays=replays)
@@ -119,7 +119,7 @@ async def test_an_update_has_the_cells_of_a_row_and_the_parts_of_the_page(
     shown_replays = HtmlPage(f"<html>{parts['replays']}</html>")
     assert shown_replays.texts(".//li") == [
         f"rpl_1 failed: {HOSTILE}, after 2 attempts",
-        "rpl_2 succeeded",
+        "rpl_2 succeeded by 2026-11-22 09:00:00",
         (
             "rpl_3 failed: no, after 1 attempt, the last at 2026-11-22 09:00:00 (31 ms)"
             "Response body busy"
