@@ -457,7 +457,7 @@ def test_a_delivery_is_pending_until_its_last_scheduled_retry(
     assert page["scheduledRetries"] == {"waitingEvents": 1, "nextAttemptAt": due}
     assert listed(operator, webhook, status="failed") == []
     place = f"/deliveries/{found['id']}"
-    until(lambda: operator.get(place).json()["attempts"], "the log has its attempts")
+    until(lambda: len(operator.get(place).json()["attempts"]) == 2, "the log has its attempts")
     detail = operator.get(place).json()
     assert (detail["status"], detail["pendingResends"]) == ("pending", 0)
     assert (detail["attemptCount"], detail["nextAttemptTime"]) == (2, due)
