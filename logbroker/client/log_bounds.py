@@ -5,13 +5,14 @@ may return the successful one's offset for both (librdkafka 2.16): an empty log,
 or behind which every position is out of range.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-_END_OFFSET: Final = -1
-_BEGINNING_OFFSET: Final = -2
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+"""The times in Kafka's ListOffsets that stand for the end and the beginning of a log."""
 
 
 class Bounds(NamedTuple):
@@ -39,21 +40,37 @@ def fetch_all_bounds(
         KafkaException: a leader does not answer, or refuses.
     """
     lows, highs = (
-        _fetch_offsets(consumer, topic, partitions, which, timeout_s)
-        for which in (_BEGINNING_OFFSET, _END_OFFSET)
+        _fetch_offsets(consumer, topic, partitions, time, timeout_s)
+        for time in (_EARLIEST, _LATEST)
     )
     return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
 
+def fetch_log_ends(
+    consumer: Consumer, topic_partitions: Iterable[tuple[str, int]], timeout_s: float
+) -> dict[tuple[str, int], int]:
+    """Return the offset after the last record of logs, without those whose leader does not answer.
+
+    Raises:
+        KafkaException: no leader answers.
+    """
+    asked = [TopicPartition(topic, partition, _LATEST) for topic, partition in topic_partitions]
+    return {
+        (each.topic, each.partition): each.offset
+        for each in consumer.offsets_for_times(asked, timeout=timeout_s)
+        # If a broker is down, an invalid offset may be the only sign.
+        if each.error is None and each.offset >= 0
+    }
+
+
 def _fetch_offsets(
-    consumer: Consumer, topic: str, partitions: Sequence[int], which: int, timeout_s: float
+    consumer: Consumer, topic: str, partitions: Sequence[int], time: int, timeout_s: float
 ) -> dict[int, int]:
-    asked = [TopicPartition(topic, partition, which) for partition in partitions]
+    asked = [TopicPartition(topic, partition, time) for partition in partitions]
     found = consumer.offsets_for_times(asked, timeout=timeout_s)
     for tp in found:
         if tp.error is not None:
             raise KafkaException(tp.error)
-        # If a broker is down, an invalid offset may be the only sign.
-        if tp.offset < 0:
+        if tp.offset < 0:  # see `fetch_log_ends`
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
     return {tp.partition: tp.offset for tp in found}

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from logbroker.client.errors import BrokersUnavailable
 from logbroker.client.librdkafka import make_consumer
+from logbroker.client.log_bounds import fetch_log_ends
 from logbroker.errors import RegistryUnavailable
 from logbroker.groups import stored
 
@@ -19,9 +20,6 @@ REQUEST_S: Final = 5.0
 
 SETTLING_S: Final = 0.5
 """Time until the second poll after a change in ZooKeeper, which brokers also have to process."""
-
-_LATEST: Final = -1
-"""Kafka's ListOffsets timestamp for the log end offset."""
 
 Partitions = Mapping[str, Sequence[int]]
 """The sorted partition numbers of each topic; an unknown topic has none."""
@@ -49,17 +47,11 @@ class PartitionLookup:
         self, topic_partitions: Iterable[stored.TopicPartition]
     ) -> dict[stored.TopicPartition, int]:
         """Return the log end offset of each partition; omits those without an answer."""
-        asked = [TopicPartition(topic, partition, _LATEST) for topic, partition in topic_partitions]
         try:
-            answers = self._client.offsets_for_times(asked, timeout=REQUEST_S)
+            return fetch_log_ends(self._client, topic_partitions, REQUEST_S)
         except KafkaException as error:
             _log.warning("end offsets are unknown: %s", error)
             return {}
-        return {
-            (each.topic, each.partition): each.offset
-            for each in answers
-            if each.error is None and each.offset >= 0
-        }
 
     def close(self) -> None:
         """Close the connections."""

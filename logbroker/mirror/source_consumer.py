@@ -16,7 +16,7 @@ from confluent_kafka import (
 )
 
 from logbroker.client.batch_skipper import DATA_ERRORS, BatchSkipper, position_after
-from logbroker.client.log_bounds import Bounds, fetch_bounds
+from logbroker.client.log_bounds import Bounds, fetch_bounds, fetch_log_ends
 from logbroker.client.skipped_batches import SkippedBatch
 from logbroker.mirror.clients import CLIENT_LOG, error_callback
 from logbroker.mirror.domain.partitions import TopicAndPartition
@@ -41,9 +41,6 @@ TOPIC_RECREATED: Final = "topic_recreated"
 
 RECORDS_LOST: Final = "records_lost"
 """The reason in `errors_total` for a position that the source no longer has."""
-
-_LATEST: Final = -1
-"""The time in Kafka's ListOffsets that stands for the log end."""
 
 _PASSING: Final = frozenset(
     (
@@ -303,13 +300,8 @@ class SourceConsumer:
         }
         if self._paused:
             # The cached end of a paused partition does not move.
-            requested = [TopicPartition(*tp, _LATEST) for tp in self._paused]
             with suppress(KafkaException):
-                found = self._consumer.offsets_for_times(requested, timeout=LOG_END_TIMEOUT_S)
-                for each in found:
-                    # If a broker is down, an invalid offset may be the only sign.
-                    if each.error is None and each.offset >= 0:
-                        ends[each.topic, each.partition] = each.offset
+                ends |= fetch_log_ends(self._consumer, self._paused, LOG_END_TIMEOUT_S)
         return ends
 
     def commit(self, positions: Mapping[TopicAndPartition, int], *, is_last: bool = False) -> None:
