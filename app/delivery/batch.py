@@ -13,9 +13,9 @@ BATCH_BYTES_MAX: Final = 2**20
 class Batch(NamedTuple):
     """Events in the order of the log. `hours` counts them by the hour of their event time.
 
-    `duplicates_before` lie between the previous batch and this one, `duplicates` between the first
-    event and `end`; `duplicate_places` has the offset and the time of each of these. `end` is the
-    offset after the last event or duplicate.
+    `duplicates_before` lie between the previous batch and this one; `duplicate_places` has offset
+    and time of each duplicate between the first event and `end`. `end` is the offset after the last
+    event or duplicate.
     """
 
     events: list[LoggedEvent]
@@ -23,13 +23,17 @@ class Batch(NamedTuple):
     size_bytes: int
     end: int
     duplicates_before: HourCounts
-    duplicates: HourCounts
-    duplicate_places: Sequence[tuple[int, int]] = ()
+    duplicate_places: Sequence[tuple[int, int]]
 
     @property
     def start(self) -> int:
         """The offset of the first event."""
         return self.events[0].offset
+
+    @property
+    def duplicates(self) -> HourCounts:
+        """Its duplicates, by hour."""
+        return self.duplicates_below(self.end)
 
     def hours_below(self, offset: int) -> HourCounts:
         """Its events below an offset, by hour."""
@@ -95,7 +99,6 @@ class BatchBuilder:
                 self._size_bytes,
                 self._end,
                 count_by_hour(self._duplicates_before),
-                count_by_hour([time_ms for _, time_ms in self._duplicates]),
                 self._duplicates,
             )
             self._completed.append(batch)

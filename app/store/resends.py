@@ -239,18 +239,22 @@ def _holds(claim: ResendClaim) -> ColumnElement[bool]:
     return and_(_row.id == claim.resend_id, _row.claims == claim.claims, _row.due_ms.is_not(None))
 
 
+def is_at(place: DeliveryPlace) -> ColumnElement[bool]:
+    """Whether a row is of the delivery at a place."""
+    return and_(
+        _row.origin == place.origin,
+        _row.log_partition == place.partition,
+        _row.record_offset == place.offset,
+    )
+
+
 def list_resends(
     connection: Connection, webhook_id: str, place: DeliveryPlace
 ) -> tuple[Resend, ...]:
     """The last resends of a delivery, the oldest first."""
     query = (
         select(resends)
-        .where(
-            _row.webhook_id == webhook_id,
-            _row.origin == place.origin,
-            _row.log_partition == place.partition,
-            _row.record_offset == place.offset,
-        )
+        .where(_row.webhook_id == webhook_id, is_at(place))
         .order_by(_row.created_ms.desc(), _row.id.desc())
         .limit(_SHOWN_MAX)
     )

@@ -30,7 +30,7 @@ from app.domain.scheduled_retries import (
 )
 from app.domain.tallies import SettledDelivery, tallies_of
 from app.store.resend_tables import resends
-from app.store.resends import PLACES_MAX, finish_resend, to_copies, to_resend, to_result
+from app.store.resends import PLACES_MAX, finish_resend, is_at, to_copies, to_resend, to_result
 from app.store.sql import IDS_PER_QUERY, TEXT_CHARS_MAX, ms_from_now, new_id, now_ms
 from app.store.tables import webhooks
 from app.store.tallies import add_tallies
@@ -67,7 +67,7 @@ def add_scheduled_retries(
 
 def _add(connection: Connection, new: NewScheduledRetry) -> bool:
     of_webhook = and_(_row.webhook_id == new.webhook_id, _IS_WAITING)
-    at_place = select(_row.id, _row.copies).where(of_webhook, _is_at(new.place))
+    at_place = select(_row.id, _row.copies).where(of_webhook, is_at(new.place))
     if waiting := connection.execute(at_place).first():
         if missing := set(new.copies).difference(to_copies(waiting.copies)):
             copies = _copies_text((*to_copies(waiting.copies), *sorted(missing)))
@@ -100,14 +100,6 @@ def _add(connection: Connection, new: NewScheduledRetry) -> bool:
 
 def _copies_text(copies: Sequence[int]) -> str | None:
     return ",".join(map(str, copies[:COPIES_MAX])) or None
-
-
-def _is_at(place: DeliveryPlace) -> ColumnElement[bool]:
-    return and_(
-        _row.origin == place.origin,
-        _row.log_partition == place.partition,
-        _row.record_offset == place.offset,
-    )
 
 
 def retry_later(
