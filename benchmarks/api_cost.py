@@ -23,7 +23,7 @@ from benchmarks.live_load import EventSource
 from benchmarks.running_broker import cpu_s
 from benchmarks.running_process import RunningProcess
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import service_stage
+from benchmarks.service_stage import UNLIMITED, service_stage
 from benchmarks.table import Baseline, Line, at_most, share_at_least
 
 EVENTS_IN_REQUEST: Final = 500
@@ -32,7 +32,6 @@ CONNECTIONS: Final = 4
 SINGLE_CONNECTIONS: Final = 16
 BARE_TOPIC: Final = "bare_events"
 KINDS: Final = ("bench.made",)
-RATE_LIMIT: Final = "1000000"
 """Requests per minute of a key: high enough that no request is rejected."""
 
 HEALTH: Final = "/healthz, no key"
@@ -87,11 +86,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 @contextmanager
 def _bench(folder: Path) -> Iterator[Bench]:
-    limits = {
-        "open_requests_per_minute": RATE_LIMIT,
-        "operator_requests_per_minute": RATE_LIMIT,
-    }
-    with service_stage(folder, **limits) as stage:
+    with service_stage(folder, **UNLIMITED) as stage:
         _, key = stage.store.create_key(DEFAULT_ACCOUNT_NAME, Scope.OPERATOR, "bench")
         webhook = stage.enabled_webhook("http://127.0.0.1:9/")
         now_ms = time.time_ns() // 1_000_000

@@ -29,7 +29,7 @@ from benchmarks.mariadb_server import mariadb_server
 from benchmarks.running_broker import cpu_s, until
 from benchmarks.running_process import RunningProcess
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import ServiceStage, service_stage
+from benchmarks.service_stage import UNLIMITED, ServiceStage, service_stage
 from benchmarks.table import Baseline, Line, at_most
 from benchmarks.timing_receiver import timing_receiver
 
@@ -53,7 +53,6 @@ RUNS_S: Final = 300
 WATCHED: Final = 3
 """Open pages are measured longer by this factor: CPU time is counted in units of 10 ms."""
 
-RATE_LIMIT: Final = "1000000"
 """Requests per minute of a key: high enough that no request is rejected."""
 
 PAGE_KB_MAX: Final = 100
@@ -107,7 +106,7 @@ def _bench(folder: Path) -> Iterator[Bench]:
     with (
         mariadb_server(database) as url,
         timing_receiver() as receiver,
-        service_stage(folder, database=url, operator_requests_per_minute=RATE_LIMIT) as stage,
+        service_stage(folder, database=url, **UNLIMITED) as stage,
         stage.process("api") as api,
     ):
         replay = _running_replay(stage, receiver.blind_url)

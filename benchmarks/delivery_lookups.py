@@ -24,7 +24,7 @@ from app.domain.delivery import LiveOutcome
 from app.log.outcomes import DeliveryOutcome, encode_outcome
 from app.log.topics import DELIVERERS, DELIVERY_LOG, DELIVERY_OUTCOMES
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import ServiceStage, service_stage
+from benchmarks.service_stage import UNLIMITED, ServiceStage, service_stage
 from benchmarks.table import Baseline, Line, Target, at_most, share_at_most
 
 T = TypeVar("T")
@@ -39,7 +39,6 @@ QUEUED_MAX: Final = 50_000
 BODY_BYTES: Final = 200
 FAILED_EVERY: Final = 1_000
 SPAN_MS: Final = 20 * 3_600_000
-RATE_LIMIT: Final = "1000000"
 URL: Final = "http://127.0.0.1:9/"
 """Nothing is sent to it: all deliveries are settled."""
 
@@ -79,7 +78,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 @contextmanager
 def _installation(folder: Path, deliveries: int) -> Iterator[_Installation]:
     output: list[str] = []
-    with service_stage(folder, operator_requests_per_minute=RATE_LIMIT) as stage:
+    with service_stage(folder, **UNLIMITED) as stage:
         webhook = stage.enabled_webhook(URL)
         # Before the live path starts, which would deliver these events.
         _write(stage, webhook.id, deliveries)

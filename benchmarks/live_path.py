@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from app.domain.concurrency import USEFUL_MIN
-from app.domain.model import Webhook
-from app.domain.rules import DEFAULT_RULE, Rule
 from app.log.topics import EVENTS
 from benchmarks.bare_live import Task, bare_live
 from benchmarks.live_load import EventSource, Latencies, latencies
@@ -79,15 +77,11 @@ def _bench(folder: Path) -> Iterator[Bench]:
             [f"{receiver.url}/{kind}" for kind in KINDS]
         )
         for webhook, kind in zip(webhooks, KINDS, strict=True):
-            _add_rule(stage, webhook, kind)
+            stage.add_rule(webhook, kind)
         in_flight = WEBHOOKS * USEFUL_MIN
         task = Task(servers, BARE_EVENTS, settings.partitions, f"{receiver.url}/bare", in_flight)
         with stage.process("live") as live, bare_live(task):
             yield Bench(stage, live, receiver, EventSource(servers))
-
-
-def _add_rule(stage: ServiceStage, webhook: Webhook, kind: str) -> None:
-    stage.store.put_rule(Rule(webhook.id, DEFAULT_RULE, (kind,)))
 
 
 def _round(bench: Bench, scale: Scale) -> Figures:
@@ -129,7 +123,7 @@ def _hanging(bench: Bench, rate: float, seconds: float) -> tuple[Latencies, Late
     """Return the latencies of others when a receiver starts to hang, and later."""
     stage = bench.stage
     hanging = stage.enabled_webhook(bench.receiver.hanging_url)
-    _add_rule(stage, hanging, HANGING)
+    stage.add_rule(hanging, HANGING)
     bench.source.publish(EVENTS, [HANGING], stage.settings.live_queue_max * 2)
     start = _latency(bench, EVENTS, rate, seconds)
     later = _latency(bench, EVENTS, rate, seconds, [HANGING])

@@ -36,6 +36,15 @@ _READY_LINES: Final[Mapping[str, str]] = {
 }
 
 
+_RATE_LIMIT: Final = "1000000"
+
+UNLIMITED: Final[Mapping[str, str]] = {
+    "open_requests_per_minute": _RATE_LIMIT,
+    "operator_requests_per_minute": _RATE_LIMIT,
+}
+"""Settings with which no request of a benchmark meets a rate limit of the API."""
+
+
 class ServiceStage(NamedTuple):
     """The broker, the database and the settings of a service; topics and tables exist."""
 
@@ -48,6 +57,10 @@ class ServiceStage(NamedTuple):
         """Create an enabled webhook at `url`, without verification."""
         webhook = self.store.create_webhook(NewWebhook(url, "bench", new_secret()))
         return self.store.enable_webhook(webhook.id, url)
+
+    def add_rule(self, webhook: Webhook, event_type: str) -> None:
+        """Select events of a type for a webhook."""
+        self.store.put_rule(Rule(webhook.id, DEFAULT_RULE, (event_type,)))
 
     def many_webhooks(self, url: str, kinds: Sequence[str]) -> None:
         """Create an enabled webhook at a path of `url` for each event type, in one transaction."""

@@ -19,21 +19,17 @@ from typing import Final, NamedTuple
 import psutil
 
 from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
-from app.domain.rules import DEFAULT_RULE, Rule
 from benchmarks.http_load import HttpRequest, encode, send_all
 from benchmarks.live_load import BODY_BYTES, Latencies, latencies
+from benchmarks.live_path import KINDS, WARM_UP_EVENTS, WEBHOOKS
 from benchmarks.running_broker import cpu_s, until
 from benchmarks.scale import Scale, median
-from benchmarks.service_stage import service_stage
+from benchmarks.service_stage import UNLIMITED, service_stage
 from benchmarks.table import Baseline, Line, at_least, at_most
 from benchmarks.timing_receiver import TimingReceiver, timing_receiver
 
-WEBHOOKS: Final = 16
-KINDS: Final = tuple(f"bench.{number}" for number in range(WEBHOOKS))
 CONNECTIONS: Final = 16
 RATE: Final = 200
-RATE_LIMIT: Final = "1000000"
-WARM_UP_EVENTS: Final = 500
 
 P50_MS_MAX: Final = 2.2
 P99_MS_MAX: Final = 9.2
@@ -80,17 +76,13 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 
 @contextmanager
 def _bench(folder: Path) -> Iterator[Bench]:
-    limits = {
-        "open_requests_per_minute": RATE_LIMIT,
-        "operator_requests_per_minute": RATE_LIMIT,
-    }
     with ExitStack() as stack:
-        stage = stack.enter_context(service_stage(folder, **limits))
+        stage = stack.enter_context(service_stage(folder, **UNLIMITED))
         receiver = stack.enter_context(timing_receiver())
         _, key = stage.store.create_key(DEFAULT_ACCOUNT_NAME, Scope.OPERATOR, "bench")
         webhooks = [stage.enabled_webhook(f"{receiver.url}/{kind}") for kind in KINDS]
         for webhook, kind in zip(webhooks, KINDS, strict=True):
-            stage.store.put_rule(Rule(webhook.id, DEFAULT_RULE, (kind,)))
+            stage.add_rule(webhook, kind)
         running = {
             name: stack.enter_context(stage.process(name)) for name in ("api", "live", "worker")
         }

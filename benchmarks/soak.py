@@ -20,10 +20,9 @@ import psutil
 from app.cli.api_client import ApiClient
 from app.domain.accounts import DEFAULT_ACCOUNT_NAME, Scope
 from app.domain.model import Webhook, Window
-from app.domain.rules import DEFAULT_RULE, Rule
 from app.domain.windows import format_time
 from benchmarks.scale import Scale
-from benchmarks.service_stage import ServiceStage, service_stage
+from benchmarks.service_stage import UNLIMITED, ServiceStage, service_stage
 from benchmarks.table import Line, at_most
 from benchmarks.timing_receiver import timing_receiver
 
@@ -35,7 +34,6 @@ SAMPLE_S: Final = 5.0
 REPLAY_EVERY_S: Final = 30
 REPLAYED_MS: Final = 120_000
 PAGE: Final = 50
-RATE_LIMIT: Final = "1000000"
 LEFT_OUT: Final = 1 / 3
 MB: Final = 1e6
 GROWTH_MB_MAX: Final = 1.0
@@ -69,7 +67,7 @@ def measure(scale: Scale, folder: Path) -> list[Line]:
 @contextmanager
 def _soak(folder: Path) -> Iterator[Soak]:
     with ExitStack() as stack:
-        stage = stack.enter_context(service_stage(folder, operator_requests_per_minute=RATE_LIMIT))
+        stage = stack.enter_context(service_stage(folder, **UNLIMITED))
         receiver = stack.enter_context(timing_receiver())
         urls = [receiver.hanging_url, *(f"{receiver.blind_url}/{each}" for each in KINDS[1:])]
         webhooks = [_webhook(stage, url, kind) for url, kind in zip(urls, KINDS, strict=True)]
@@ -84,7 +82,7 @@ def _soak(folder: Path) -> Iterator[Soak]:
 
 def _webhook(stage: ServiceStage, url: str, kind: str) -> Webhook:
     webhook = stage.enabled_webhook(url)
-    stage.store.put_rule(Rule(webhook.id, DEFAULT_RULE, (kind,)))
+    stage.add_rule(webhook, kind)
     return webhook
 
 
