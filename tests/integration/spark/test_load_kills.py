@@ -76,6 +76,8 @@ def test_a_load_continues_after_one_killed_at_its_commit(
     scene: LoadScene, spark: SparkSession
 ) -> None:
     for kill in (kill_before_commit, kill_after_commit):
+        # There is something to commit, however slowly records are published beside it.
+        scene.publish(20)
         kill(scene, kill.__name__)
         scene.load(spark)
     # The last load runs with spark-submit, as on clusters.
@@ -101,6 +103,8 @@ def test_loads_killed_while_writing_lose_and_repeat_nothing(
     scene.publish(60_000, value_bytes=500, step_ms=1)
     randomness = random.Random(20_261_121)
     for kill in (JobProcess.kill_all, JobProcess.kill):
+        # The load before may have committed all, however slowly records are published beside it.
+        scene.publish(20)
         with scene.load_process(kill.__name__) as job:
             launched_until_it_writes(scene, job)
             end_s = time.monotonic() + randomness.uniform(0.0, 1.0)

@@ -47,6 +47,7 @@ class LoadScene:
         self.table_folder = folder / "table"
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         self._published = 0
+        self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._publishing: threading.Thread | None = None
 
@@ -86,21 +87,23 @@ class LoadScene:
 
         Some have no key, some no value, some headers. `partition` puts all in one.
         """
+        with self._lock:
+            first = self._published
+            self._published += count
         # A new producer each time, for new partitions.
         producer = Producer(
             {"bootstrap.servers": self.bootstrap_servers, "compression.type": "snappy"}
         )
-        for number in range(self._published, self._published + count):
+        for number in range(first, first + count):
             producer.produce(
                 topic,
                 value=None if number % 17 == 3 else b"value %d" % number + bytes(value_bytes),
                 key=None if number % 5 == 1 else b"key %d" % (number % 11),
                 headers=[("event-id", b"%d" % number), ("none", None)] if number % 3 == 0 else None,
-                timestamp=begin_ms + (number - self._published) * step_ms,
+                timestamp=begin_ms + (number - first) * step_ms,
                 **place,
             )
             producer.poll(0)
-        self._published += count
         assert producer.flush(DEADLINE_S) == 0
 
     @contextmanager
