@@ -1,6 +1,8 @@
 """The version of the database's schema, and its migration by Alembic."""
 
+import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from importlib.resources import files
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import URL, Connection, Engine, column, inspect, make_url, select, table, text
 
-from app.store.engine import migration_engine, translated_errors
+from app.store.engine import BUSY_S, migration_engine, translated_errors
 from app.store.errors import SchemaUnknown, StoreUnavailable
 from app.store.tables import REVISION
 
@@ -23,6 +25,8 @@ LOCK_NAME: Final = "rewind_migrate"
 
 LOCK_WAIT_S: Final = 300
 """How long a process waits for the migrations of another process."""
+
+_WAL_RETRY_S: Final = 0.01
 
 # Alembic keeps the context of a migration in globals.
 _ONE_THREAD: Final = threading.Lock()
@@ -119,8 +123,18 @@ def _create_folder(url: URL) -> None:
 
 def _enable_wal(engine: Engine) -> None:
     """Let readers of a SQLite file work during a write; the file stores the mode."""
-    with closing(engine.raw_connection()) as connection:
-        connection.cursor().execute("PRAGMA journal_mode = WAL")
+    end_s = time.monotonic() + BUSY_S
+    while True:
+        try:
+            with closing(engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            # While another process writes or switches, SQLite does not wait for it.
+            if time.monotonic() >= end_s:
+                raise
+            time.sleep(_WAL_RETRY_S)
+        else:
+            return
 
 
 def _lock_migrations(connection: Connection) -> None:

@@ -1,7 +1,8 @@
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import alembic.config
@@ -15,6 +16,7 @@ from app.store import SchemaOutdated, SchemaUnknown, Store, is_migrated, migrate
 from app.store.engine import open_engine
 from app.store.tables import REVISION, metadata
 from tests.support.processes.server_process import ServerProcess
+from tests.support.processes.waiting import DEADLINE_S
 
 ALEMBIC_INI = Path(__file__).parents[4] / "alembic.ini"
 
@@ -49,6 +51,21 @@ def test_concurrent_migrations_of_processes_take_turns(
             process.launch()
         assert [process.wait() for process in processes] == [0, 0]
     assert is_migrated(empty_database_url)
+
+
+def test_a_migration_waits_for_another_writer_of_a_new_file(tmp_path: Path) -> None:
+    file = tmp_path / "rewind.db"
+    with (
+        closing(sqlite3.connect(file, isolation_level=None)) as other,
+        ThreadPoolExecutor() as threads,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        migration = threads.submit(migrate, f"sqlite:///{file}")
+        with pytest.raises(TimeoutError):
+            migration.result(0.3)
+        other.execute("COMMIT")
+        migration.result(DEADLINE_S)
+    assert is_migrated(f"sqlite:///{file}")
 
 
 def test_concurrent_migrations_of_threads_take_turns(empty_database_url: str) -> None:
