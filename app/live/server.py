@@ -16,6 +16,7 @@ from app.domain.tallies import TallyCounter
 from app.live import deliverer, matcher
 from app.live.backlog_writer import BacklogWriter
 from app.live.deliverer import Deliverer
+from app.live.delivery_start import wait_until_deliverers_began
 from app.live.handovers import Handovers
 from app.live.late_events import LateEvents
 from app.live.matcher import Matcher
@@ -90,12 +91,12 @@ def run(settings: Settings) -> int:
     try:
         store = Store.of(settings)
     except StoreError as error:
-        _log.error("refused", extra={"reason": str(error)})
+        _log.error("cannot-start", extra={"reason": str(error)})
         return 1
     try:
         run_event_loop(_serve(settings, store))
     except (StoreError, OSError) as error:
-        _log.error("refused", extra={"reason": str(error)})
+        _log.error("cannot-start", extra={"reason": str(error)})
         return 1
     finally:
         store.close()
@@ -222,7 +223,6 @@ class LivePath:
             Exception: a part of it failed.
         """
         self._watch()
-        readers = (self._matching, self._delivering)
         async with asyncio.TaskGroup() as group:
             context = self._queue_context(group)
             parts = [
@@ -243,11 +243,14 @@ class LivePath:
                     BacklogWriter(self._store, self._settings.origin, context.retrying).run(),
                 )
             ]
-            reading = [group.create_task(reader.run()) for reader in readers]
+            reading = [
+                group.create_task(self._read_events(stopping)),
+                group.create_task(self._delivering.run()),
+            ]
             await stopping.wait()
             context.is_stopping = True
-            for reader in readers:
-                reader.stop()
+            self._matching.stop()
+            self._delivering.stop()
             _, late = await asyncio.wait(reading, timeout=_LEAVING_S)
             if late:
                 # The log is unavailable; the groups expire the members.
@@ -257,6 +260,12 @@ class LivePath:
             for task in (*parts, *late):
                 task.cancel()
         await asyncio.to_thread(self._replay_requests.close)
+
+    async def _read_events(self, stopping: asyncio.Event) -> None:
+        """Match events once everything that they lead to will be delivered."""
+        await wait_until_deliverers_began(self._settings, stopping)
+        if not stopping.is_set():
+            await self._matching.run()
 
     def details(self) -> Details:
         """What the process registry shows of this process."""

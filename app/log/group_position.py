@@ -1,10 +1,16 @@
 """The committed offsets of a consumer group in a topic, and the bounds of its partitions."""
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from app.config import Settings
+from app.log.client_errors import CLIENT_LOG
+from app.log.error_text import public_text
+from app.log.errors import LogUnavailable
+from app.log.reader_clients import reader_configuration
 from logbroker.client.log_bounds import Bounds, fetch_all_bounds
 
 
@@ -20,6 +26,64 @@ class GroupPosition(NamedTuple):
 
     committed: Committed | None
     bounds: Bounds
+
+
+class GroupPositionReader:
+    """Reads the positions of a consumer group from outside. Thread-safe; blocks.
+
+    It joins no group and commits nothing.
+    """
+
+    def __init__(self, settings: Settings, group: str, timeout_s: float) -> None:
+        self._settings = settings
+        self._group = group
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+
+    def close(self) -> None:
+        """Close the client."""
+        with self._lock:
+            consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def positions(self, topic: str, partitions: Sequence[int]) -> dict[int, GroupPosition]:
+        """Return the positions of the group in some partitions.
+
+        Raises:
+            LogUnavailable: the log does not answer, or refuses the request.
+        """
+        try:
+            return fetch_positions(self._client(), topic, partitions, self._timeout_s)
+        except KafkaException as refusal:
+            raise self._unavailable(refusal) from refusal
+
+    def is_committed_in_all(self, topic: str) -> bool:
+        """Whether the group has a committed offset in every partition of a topic.
+
+        Raises:
+            LogUnavailable: the log does not answer, or refuses the request.
+        """
+        try:
+            found = self._client().list_topics(topic, self._timeout_s).topics[topic]
+        except KafkaException as refusal:
+            raise self._unavailable(refusal) from refusal
+        positions = self.positions(topic, sorted(found.partitions))
+        return bool(positions) and all(each.committed for each in positions.values())
+
+    def _unavailable(self, refusal: KafkaException) -> LogUnavailable:
+        return LogUnavailable(f"group {self._group}: {public_text(refusal.args[0])}")
+
+    def _client(self) -> Consumer:
+        with self._lock:
+            if self._consumer is None:
+                settings = self._settings
+                properties = {"client.id": "rewind-positions", **settings.kafka_properties}
+                configuration = reader_configuration(settings.bootstrap_servers, properties)
+                configuration["group.id"] = self._group
+                self._consumer = Consumer(configuration, logger=CLIENT_LOG)
+            return self._consumer
 
 
 def fetch_positions(

@@ -3,15 +3,17 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
 from app.domain.delivery import LiveOutcome
 from app.domain.endpoint_options import BearerAuthentication, EndpointOptions
 from app.domain.live_backlog import LiveBacklog, WebhookHealth, health_of
 from app.domain.model import WebhookStatus, Window
-from app.log.topics import DELIVERY_LOG, EVENTS
+from app.log.topics import DELIVERERS, DELIVERY_LOG, EVENTS
 from logbroker.client.partitioner import partition_for_key
 from tests.support.http.receiver_thread import ReceiverThread
 from tests.support.http.scraped_metrics import scrape
@@ -396,6 +398,37 @@ def test_a_new_group_matches_all_events_and_delivers_only_later_records(
     scene.live()
     until(lambda: "evt_6" in receiver.taken, "one from between two processes")
     assert set(receiver.taken) == {"evt_5", "evt_6"}
+
+
+@pytest.mark.long
+def test_nothing_is_matched_before_a_new_group_of_deliverers_has_its_start(
+    scene: LiveScene, receiver: ReceiverThread
+) -> None:
+    scene.webhook(receiver, "*")
+    scene.publish(event(0))
+    with closing(
+        Consumer(
+            {
+                "bootstrap.servers": scene.bootstrap_servers,
+                "group.id": DELIVERERS,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "enable.auto.commit": False,
+            }
+        )
+    ) as first:
+        first.subscribe([DELIVERY_LOG])
+
+        def has_all() -> bool:
+            first.poll(0.1)
+            return len(first.assignment()) == scene.partitions
+
+        until(has_all, "a member that commits nothing has all partitions")
+        # It polls no more, so that the live process waits for partitions until it reports that it
+        # is ready without them.
+        scene.live()
+        assert not scene.read(DELIVERY_LOG)
+    until(lambda: receiver.taken, "the event")
+    assert list(receiver.taken) == ["evt_0"]
 
 
 def test_old_events_are_left_to_replays(scene: LiveScene, receiver: ReceiverThread) -> None:

@@ -1,18 +1,11 @@
 """Which records of `delivery_log` the live path has not settled, by its committed position."""
 
-import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException
-
 from app.config import Settings
 from app.domain.partition_progress import InvalidCommitMetadata, PartitionCommit, unsettled_offsets
-from app.log.client_errors import CLIENT_LOG
-from app.log.error_text import public_text
-from app.log.errors import LogUnavailable
-from app.log.group_position import fetch_positions
-from app.log.reader_clients import reader_configuration
+from app.log.group_position import GroupPositionReader
 from app.log.topics import DELIVERERS, DELIVERY_LOG
 
 _GAP_MAX: Final = 64
@@ -55,23 +48,14 @@ class UnsettledRecords(NamedTuple):
 
 
 class UnsettledReader:
-    """Reads the committed positions of the live path's deliverers. Thread-safe; blocks.
-
-    It joins no group and commits nothing.
-    """
+    """Reads the committed positions of the live path's deliverers. Thread-safe; blocks."""
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
-        self._settings = settings
-        self._timeout_s = timeout_s
-        self._lock = threading.Lock()
-        self._consumer: Consumer | None = None
+        self._reader = GroupPositionReader(settings, DELIVERERS, timeout_s)
 
     def close(self) -> None:
         """Close the client."""
-        with self._lock:
-            consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        self._reader.close()
 
     def unsettled(self, partition: int) -> UnsettledRecords:
         """Return the unsettled records of a partition. Without a committed position, all are.
@@ -79,12 +63,7 @@ class UnsettledReader:
         Raises:
             LogUnavailable: the log does not answer, or refuses the request.
         """
-        try:
-            positions = fetch_positions(self._client(), DELIVERY_LOG, [partition], self._timeout_s)
-        except KafkaException as refusal:
-            error = refusal.args[0]
-            raise LogUnavailable(f"group {DELIVERERS}: {public_text(error)}") from refusal
-        committed, (low, high) = positions[partition]
+        committed, (low, high) = self._reader.positions(DELIVERY_LOG, [partition])[partition]
         if committed is None:
             return UnsettledRecords(partition, low, low, high, ())
         commit = PartitionCommit(committed.position, committed.note)
@@ -94,13 +73,3 @@ class UnsettledReader:
             # The position was committed by another program.
             below = ()
         return UnsettledRecords(partition, low, commit.position, high, below)
-
-    def _client(self) -> Consumer:
-        with self._lock:
-            if self._consumer is None:
-                settings = self._settings
-                properties = {"client.id": "rewind-deliveries", **settings.kafka_properties}
-                configuration = reader_configuration(settings.bootstrap_servers, properties)
-                configuration["group.id"] = DELIVERERS
-                self._consumer = Consumer(configuration, logger=CLIENT_LOG)
-            return self._consumer
