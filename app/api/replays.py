@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.api.admission import CallerDependency, caller_of
 from app.api.direct_route import DirectRoute
@@ -138,10 +138,7 @@ async def retry_replay(
     return _created(replay, response)
 
 
-@router.get("", operation_id="listReplays", responses=errors(INVALID_REQUEST, FORBIDDEN))
-def list_replays(
-    services: ServicesDependency,
-    caller: CallerDependency,
+def replay_filter(
     webhook_id: Annotated[str | None, Query(alias="webhookId")] = None,
     state: Annotated[list[ReplayState] | None, Query()] = None,
     with_failures: Annotated[
@@ -155,19 +152,24 @@ def list_replays(
     reason: Annotated[
         ReplayReason | None, Query(description="Only replays that were created because of it.")
     ] = None,
+) -> ReplayFilter:
+    """The filter of a list, from its query parameters."""
+    states = frozenset(state or ())
+    return ReplayFilter(states, webhook_id, with_failures=with_failures, reason=reason)
+
+
+@router.get("", operation_id="listReplays", responses=errors(INVALID_REQUEST, FORBIDDEN))
+def list_replays(
+    services: ServicesDependency,
+    caller: CallerDependency,
+    wanted: Annotated[ReplayFilter, Depends(replay_filter)],
     account_id: AccountId = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Listing[ReplayDocument]:
     """List replays, the latest first, by webhook, states, reason, and whether events failed."""
-    page = services.store.replays(
-        ReplayFilter(
-            frozenset(state or ()), webhook_id, with_failures=with_failures, reason=reason
-        ),
-        cursor,
-        limit,
-        of_account=select_account(caller, account_id),
-    )
+    of_account = select_account(caller, account_id)
+    page = services.store.replays(wanted, cursor, limit, of_account=of_account)
     present_ms = now_ms()
     items = [ReplayDocument.of(replay, present_ms) for replay in page.items]
     return Listing(items=items, next_cursor=page.next_cursor)

@@ -18,7 +18,7 @@ from app.console.page_requests import ChangeRequest
 from app.console.urls import PREFIX, jobs_url
 from app.domain.accounts import ApiKey
 from app.domain.model import Replay
-from app.domain.states import ReplayState
+from app.domain.states import ReplayEvent, ReplayState
 from app.http.error_table import problem_of
 from app.http.problems import UNAVAILABLE
 from app.services.authentication import select_account
@@ -196,12 +196,9 @@ def _next_ids(store: Store, bulk: BulkRequest, caller: ApiKey) -> tuple[str, ...
 
 
 def _mover(store: Store, action: BulkAction, caller: ApiKey) -> _MoveReplays:
-    move = {
-        BulkAction.PAUSE: store.pause_replays,
-        BulkAction.RESUME: store.resume_replays,
-        BulkAction.CANCEL: store.cancel_replays,
-    }[action]
-    return lambda ids: move(ids, of_account=caller.account_filter, actor=caller.actor)
+    event = ReplayEvent[action.name]
+    of_account, actor = caller.account_filter, caller.actor
+    return lambda ids: store.move_replays(ids, event, of_account=of_account, actor=actor)
 
 
 async def _retry_replays(

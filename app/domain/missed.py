@@ -34,7 +34,7 @@ class MissedHour:
 
     start_ms: int
     failed: int
-    left_over: int
+    skipped: int
     disabled: int
     is_replayed: bool
 
@@ -46,14 +46,14 @@ class MissedHour:
     @property
     def missed(self) -> int:
         """The number of missed events."""
-        return self.failed + self.left_over + self.disabled
+        return self.failed + self.skipped + self.disabled
 
     def plus(self, other: "MissedHour") -> "MissedHour":
         """The hour with the missed events of another data centre, too."""
         return MissedHour(
             self.start_ms,
             self.failed + other.failed,
-            self.left_over + other.left_over,
+            self.skipped + other.skipped,
             self.disabled + other.disabled,
             self.is_replayed and other.is_replayed,
         )
@@ -85,7 +85,7 @@ def _missed_hour(tally: DeliveryTally, successful: Sequence[PastReplay]) -> Miss
     return MissedHour(
         start_ms=tally.start_ms,
         failed=tally.failed,
-        left_over=tally.left_over,
+        skipped=tally.skipped,
         disabled=tally.disabled,
         is_replayed=_is_covered(tally, successful),
     )

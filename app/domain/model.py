@@ -192,7 +192,7 @@ class Replay:
     - `origin`: the data centre of `offsets` and failures; empty until it is assigned.
     - `source`: the topic of `offsets`.
     - `lease_epoch`: the number of claims. `worker`: the last one, unless it gave the replay back.
-    - `claims_in_vain`: consecutive claims without progress.
+    - `claims_without_progress`: consecutive claims without progress.
     - `offsets`, `checkpoint`: set when delivery begins. Every event below the checkpoint is
       delivered, a duplicate, filtered out, or listed as failed, and counted in `counts`.
     - `status_counts`: delivered and failed events by the HTTP status of their last response, such
@@ -218,7 +218,7 @@ class Replay:
     notice: NoticeStyle
     state: ReplayState
     lease_epoch: int
-    claims_in_vain: int
+    claims_without_progress: int
     worker: str | None
     offsets: OffsetRange | None
     checkpoint: int | None

@@ -21,7 +21,7 @@ from app.domain.model import Window
 from app.domain.retry import RETRY_AFTER_S_MAX, SPREAD, RetryPolicy, is_permanent, retry_after_s
 from app.domain.windows import MINUTE_MS
 
-PENDING_REASON: Final = "the receiver is failing: a recovery replay will send the event"
+FAILING_REASON: Final = "the receiver is failing: a recovery replay will send the event"
 """The reason in the outcomes of the events that are skipped."""
 
 ORDER_REASON: Final = "earlier events come first: a recovery replay will send the event"

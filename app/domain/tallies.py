@@ -42,7 +42,7 @@ class Span(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTally:
-    """The events of one span, counted by outcome. `left_over` are the skipped ones.
+    """The events of one span, counted by outcome.
 
     `took` counts last attempts by latency bucket, see `TOOK_MS_BOUNDS`. Only for `Span.EVENT`:
     `missed_from_ms` is the earliest event time of a missed event, 0 if unknown, `missed_until_ms`
@@ -53,7 +53,7 @@ class DeliveryTally:
     start_ms: int
     delivered: int = 0
     failed: int = 0
-    left_over: int = 0
+    skipped: int = 0
     disabled: int = 0
     took: tuple[int, ...] = NO_ATTEMPTS
     missed_until_ms: int = 0
@@ -68,12 +68,12 @@ class DeliveryTally:
     @property
     def missed(self) -> int:
         """The number of events that were not delivered."""
-        return self.failed + self.left_over + self.disabled
+        return self.failed + self.skipped + self.disabled
 
     @property
     def success_rate(self) -> float | None:
         """The delivered share, 0 to 1, of events for an ENABLED webhook; None without any."""
-        enabled = self.delivered + self.failed + self.left_over
+        enabled = self.delivered + self.failed + self.skipped
         return self.delivered / enabled if enabled else None
 
     def percentile_ms(self, share: float) -> float | None:
@@ -107,7 +107,7 @@ def summed(tallies: Iterable[DeliveryTally], start_ms: int) -> DeliveryTally:
         start_ms,
         delivered=sum(each.delivered for each in found),
         failed=sum(each.failed for each in found),
-        left_over=sum(each.left_over for each in found),
+        skipped=sum(each.skipped for each in found),
         disabled=sum(each.disabled for each in found),
         took=tuple(map(sum, zip(NO_ATTEMPTS, *(each.took for each in found), strict=True))),
         missed_until_ms=max((each.missed_until_ms for each in found), default=0),
@@ -214,20 +214,20 @@ class TallyCounter:
 
 
 def _settled_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
-    (webhook_id, number), (delivered, failed, left_over, disabled, *took) = item
+    (webhook_id, number), (delivered, failed, skipped, disabled, *took) = item
     start_ms = number * _SETTLED_WIDTH_MS
-    tally = DeliveryTally(start_ms, delivered, failed, left_over, disabled, tuple(took))
+    tally = DeliveryTally(start_ms, delivered, failed, skipped, disabled, tuple(took))
     return CountedTally(webhook_id, Span.SETTLED, tally)
 
 
 def _event_tally(item: tuple[tuple[str, int], list[int]]) -> CountedTally:
-    (webhook_id, hour), (delivered, failed, left_over, disabled, *rest) = item
+    (webhook_id, hour), (delivered, failed, skipped, disabled, *rest) = item
     *took, until_ms, at_ms, from_ms = rest
     tally = DeliveryTally(
         hour * HOUR_MS,
         delivered,
         failed,
-        left_over,
+        skipped,
         disabled,
         tuple(took),
         missed_until_ms=until_ms,

@@ -118,7 +118,7 @@ def serve(
         # Uvicorn has logged the reason, and uses another exit code.
         return 1
     except SecretKeyMissing as error:
-        _log.error("refused", extra={"reason": str(error)})
+        _log.error("cannot-start", extra={"reason": str(error)})
         return 1
     return 0
 

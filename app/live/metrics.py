@@ -46,7 +46,7 @@ class LiveMetrics:
             "Records of `delivery_log` whose outcome is written, by outcome.",
             self.registry,
             "outcome",
-            LiveOutcome,
+            map(_label, LiveOutcome),
         )
         self.scheduled_retries = self._counter(
             "rewind_live_scheduled_retries",
@@ -107,7 +107,7 @@ class LiveMetrics:
 
     def count_settled(self, outcome: LiveOutcome) -> None:
         """Count a settled record of `delivery_log`."""
-        self._settled.add(value=outcome)
+        self._settled.add(value=_label(outcome))
 
     def watch(self, name: str, what: str, value: Callable[[], float]) -> None:
         """Expose a value that is read at each scrape."""
@@ -138,3 +138,8 @@ class _LagCollector(Collector):
             for partition, records in lags().items():
                 lag.add_metric([group, str(partition)], records)
         yield lag
+
+
+def _label(outcome: LiveOutcome) -> str:
+    """The value of the label `outcome`, whose names are those of the API."""
+    return outcome.name.lower()

@@ -18,7 +18,7 @@ from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LiveHandover
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.recovery import ORDER_REASON, PENDING_REASON, RecoveryRecord
+from app.domain.recovery import FAILING_REASON, ORDER_REASON, RecoveryRecord
 from app.domain.retry import (
     GONE,
     RETRY_AFTER_S_MAX,
@@ -144,7 +144,7 @@ class WebhookQueue:
         if self._recovery.may_skip(delivery):
             self._outages.count_missed_event()
             self._context.recorder.record_outcome(
-                delivery, LiveOutcome.SKIPPED, None, PENDING_REASON
+                delivery, LiveOutcome.SKIPPED, None, FAILING_REASON
             )
         elif self._context.exceeds_limits(self._queue, further=1):
             self._record_skipped(delivery)
@@ -156,7 +156,7 @@ class WebhookQueue:
     def _skip_for_recovery(self, delivery: LiveDelivery) -> None:
         """Settle an event of the queue that the recovery replay will send."""
         self._outages.count_missed_event()
-        self._settle(delivery, LiveOutcome.SKIPPED, None, PENDING_REASON)
+        self._settle(delivery, LiveOutcome.SKIPPED, None, FAILING_REASON)
 
     def withdraw(self, partition: DeliveryPartition) -> None:
         """Start no more attempts for a partition that is being revoked."""
@@ -331,7 +331,7 @@ class WebhookQueue:
         self._outages.record_failure(webhook, now_ms)
         wait_s = retry_after_s(outcome, RETRY_AFTER_S_MAX)
         self._retry_after_s = max(self._retry_after_s, now_s + wait_s)
-        if self._belongs_to_recovery(delivery, webhook, outcome, now_ms):
+        if self._hold_for_recovery(delivery, webhook, outcome, now_ms):
             self._context.recorder.record_failed_attempt(delivery, outcome, None)
             return
         context = self._context
@@ -369,14 +369,14 @@ class WebhookQueue:
         if delivery in self._queue:
             self._settle(delivery, LiveOutcome.FAILED, status, reason)
 
-    def _belongs_to_recovery(
+    def _hold_for_recovery(
         self,
         delivery: LiveDelivery,
         webhook: Webhook,
         outcome: Rejected | Unreachable,
         now_ms: int,
     ) -> bool:
-        """Whether a failed event waits for the recovery of the webhook, which may begin with it."""
+        """Leave a failed event to the webhook's recovery, or begin one; False if it is not kept."""
         if is_permanent(outcome):
             self._recovery.reset_failures()
             if self._recovery.is_failing:

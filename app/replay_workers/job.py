@@ -146,7 +146,7 @@ class ReplayJob:
         claim = self._claim
         event = "taken-over" if claim.is_takeover else "claimed"
         self._log.info(event, worker=claim.replay.worker)
-        if claim.replay.claims_in_vain > CLAIMS_WITHOUT_PROGRESS_MAX:
+        if claim.replay.claims_without_progress > CLAIMS_WITHOUT_PROGRESS_MAX:
             raise ReplayRefused(
                 f"no progress after {CLAIMS_WITHOUT_PROGRESS_MAX} consecutive claims"
             )

@@ -65,13 +65,13 @@ def run(settings: Settings) -> int:
     try:
         store = Store.of(settings)
     except StoreError as error:
-        _log.error("refused", extra={"reason": str(error)})
+        _log.error("cannot-start", extra={"reason": str(error)})
         return 1
     try:
         store.check()
         run_event_loop(_serve(settings, store))
     except StoreError as error:
-        _log.error("refused", extra={"reason": str(error)})
+        _log.error("cannot-start", extra={"reason": str(error)})
         return 1
     finally:
         store.close()

@@ -260,7 +260,7 @@ def to_replay(row: Row[Any]) -> Replay:
         notice=NoticeStyle(row.notice),
         state=ReplayState(row.state),
         lease_epoch=row.lease_epoch,
-        claims_in_vain=row.claims_in_vain,
+        claims_without_progress=row.claims_in_vain,
         worker=row.worker,
         offsets=_offsets(row),
         checkpoint=row.checkpoint_offset,

@@ -229,32 +229,18 @@ class Store:
 
     _move = writes(owner_moves.move_replay)
 
-    def pause_replays(
-        self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
-    ) -> int:
-        """Pause the replays that can be paused, and return their number."""
-        return self._move_many(replay_ids, ReplayEvent.PAUSE, of_account, actor)
-
-    def resume_replays(
-        self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
-    ) -> int:
-        """Resume the replays that are PAUSED, and return their number."""
-        return self._move_many(replay_ids, ReplayEvent.RESUME, of_account, actor)
-
-    def cancel_replays(
-        self, replay_ids: Collection[str], *, of_account: str | None = None, actor: str | None
-    ) -> int:
-        """Cancel the replays that are active, and return their number."""
-        return self._move_many(replay_ids, ReplayEvent.CANCEL, of_account, actor)
-
-    def _move_many(
+    def move_replays(
         self,
         replay_ids: Collection[str],
         event: ReplayEvent,
-        of_account: str | None,
-        actor: str | None,
+        *,
+        of_account: str | None = None,
+        actor: str | None = None,
     ) -> int:
-        """Move replays in several transactions, so that workers wait only briefly for a row."""
+        """Apply PAUSE, RESUME or CANCEL to the replays that permit it, and return their number.
+
+        In several transactions, so that workers wait only briefly for a row.
+        """
         # Sorted, so that two calls with the same replays cannot deadlock.
         ids, moved = sorted(set(replay_ids)), 0
         for start in range(0, len(ids), MOVED_PER_TRANSACTION):

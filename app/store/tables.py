@@ -396,6 +396,7 @@ TOOK_COLUMNS: Final = (
     *("within_1000_ms", "within_2500_ms", "within_5000_ms", "longer"),
 )
 
+TALLY_COUNTS: Final = ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
 TALLY_START_INDEX: Final = "ix_delivery_tallies_span_start_ms"
 
 delivery_tallies: Final = Table(
@@ -406,10 +407,7 @@ delivery_tallies: Final = Table(
     Column("span", String(8), primary_key=True),
     Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("origin", String(ORIGIN_CHARS_MAX), primary_key=True),
-    *(
-        Column(name, BigInteger, nullable=False)
-        for name in ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
-    ),
+    *(Column(name, BigInteger, nullable=False) for name in TALLY_COUNTS),
     # See `DeliveryTally`.
     Column("missed_until_ms", BigInteger, nullable=False),
     Column("missed_at_ms", BigInteger, nullable=False),

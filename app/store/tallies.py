@@ -27,7 +27,13 @@ from app.domain.states import ReplayState
 from app.domain.tallies import CountedTally, DeliveryTally, Span
 from app.store.replay_columns import options_from_column
 from app.store.sql import larger, upsert
-from app.store.tables import TALLY_START_INDEX, TOOK_COLUMNS, delivery_tallies, replays
+from app.store.tables import (
+    TALLY_COUNTS,
+    TALLY_START_INDEX,
+    TOOK_COLUMNS,
+    delivery_tallies,
+    replays,
+)
 from app.store.webhooks import get_webhook
 
 ROWS_PER_ADD: Final = 500
@@ -38,7 +44,6 @@ DELETED_PER_CALL: Final = 500
 REPLAYS_READ_MAX: Final = 1_000
 """The latest replays of a webhook that are checked for replayed hours."""
 
-_COUNTS: Final = ("delivered", "failed", "left_over", "disabled", *TOOK_COLUMNS)
 _LATEST: Final = ("missed_until_ms", "missed_at_ms")
 
 _ZERO: Final[ColumnElement[Any]] = literal_column("0")
@@ -66,7 +71,7 @@ def add_tallies(connection: Connection, counted: Sequence[CountedTally], *, orig
         connection,
         delivery_tallies,
         lambda new: (
-            {name: columns[name] + new[name] for name in _COUNTS}
+            {name: columns[name] + new[name] for name in TALLY_COUNTS}
             | {name: larger(connection, columns[name], new[name]) for name in _LATEST}
             | {"missed_from_ms": _earlier(columns.missed_from_ms, new["missed_from_ms"])}
         ),
@@ -89,7 +94,7 @@ def _to_row(counted: CountedTally, origin: str) -> dict[str, Any]:
         "origin": origin,
         "delivered": tally.delivered,
         "failed": tally.failed,
-        "left_over": tally.left_over,
+        "left_over": tally.skipped,
         "disabled": tally.disabled,
         **dict(zip(TOOK_COLUMNS, tally.took, strict=True)),
         "missed_until_ms": tally.missed_until_ms,
@@ -142,7 +147,7 @@ def select_sums(span: Span, from_ms: int, *, by_scan: bool = False) -> Select[An
     `by_scan` is for queries of most rows, see `SPAN_BY_SCAN`.
     """
     columns = delivery_tallies.c
-    sums = (func.sum(columns[name]).label(name) for name in _COUNTS)
+    sums = (func.sum(columns[name]).label(name) for name in TALLY_COUNTS)
     latest = (func.max(columns[name]).label(name) for name in _LATEST)
     # Of data centres that missed nothing, it is 0.
     earliest = func.min(func.nullif(columns.missed_from_ms, 0)).label("missed_from_ms")
@@ -158,10 +163,13 @@ def to_tally(row: Row[Any], start_ms: int) -> DeliveryTally:
     """The tally of a row of `select_sums`, as one that starts at `start_ms`."""
     # MySQL returns sums as decimals.
     found = row._asdict()
-    numbers = {name: int(found[name]) for name in (*_COUNTS, *_LATEST)}
+    numbers = {name: int(found[name]) for name in (*TALLY_COUNTS, *_LATEST)}
     took = tuple(numbers.pop(name) for name in TOOK_COLUMNS)
     earliest_ms = int(found["missed_from_ms"] or 0)
-    return DeliveryTally(start_ms, took=took, missed_from_ms=earliest_ms, **numbers)
+    skipped = numbers.pop("left_over")
+    return DeliveryTally(
+        start_ms, skipped=skipped, took=took, missed_from_ms=earliest_ms, **numbers
+    )
 
 
 def list_missed_hours(

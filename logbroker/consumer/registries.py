@@ -88,9 +88,9 @@ class GroupRegistries:
             self._session.request(ensure_path(parent))
         with _missing_node_as_not_registered(), contextlib.suppress(NodeExistsError):
             self._session.request(
-                lambda client: client.create_async(self._own, value, ephemeral=True)
+                lambda client: client.create_async(self._own_path, value, ephemeral=True)
             )
-        stat = self._session.request(exists(self._own))
+        stat = self._session.request(exists(self._own_path))
         if stat is None:
             raise NotRegistered
         return int(stat.ephemeralOwner)
@@ -120,7 +120,7 @@ class GroupRegistries:
             transaction = self._transaction()
             for tp in topic_partitions:
                 thread = assignment[tp].encode()
-                transaction.create(self._owner(tp), thread, ephemeral=True)
+                transaction.create(self._owner_path(tp), thread, ephemeral=True)
             try:
                 with _missing_node_as_not_registered():
                     self._session.commit_once(transaction)
@@ -146,13 +146,13 @@ class GroupRegistries:
             transaction = self._transaction()
             self._put_offsets(transaction, {k: offsets[k] for k in ours if k in offsets}, deadline)
             for tp in ours:
-                transaction.delete(self._owner(tp))
+                transaction.delete(self._owner_path(tp))
             self._write(transaction, deadline)
 
     def load_offsets(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the stored offsets of partitions; omits those without one."""
         wanted = list(topic_partitions)
-        values = self._values([self._offset(tp) for tp in wanted])
+        values = self._values([self._offset_path(tp) for tp in wanted])
         found = {tp: _parse_offset(tp, v) for tp, v in zip(wanted, values, strict=True)}
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
@@ -164,7 +164,7 @@ class GroupRegistries:
             self._write(transaction)
 
     @property
-    def _own(self) -> str:
+    def _own_path(self) -> str:
         return f"{paths.consumer_ids(self._group_id)}/{self._consumer_id}"
 
     def _parents(self, topics: Iterable[str]) -> Iterator[str]:
@@ -173,11 +173,11 @@ class GroupRegistries:
             yield paths.owners(self._group_id, topic)
             yield paths.topic_offsets(self._group_id, topic)
 
-    def _owner(self, tp: TopicPartition) -> str:
+    def _owner_path(self, tp: TopicPartition) -> str:
         topic, partition = tp
         return f"{paths.owners(self._group_id, topic)}/{partition}"
 
-    def _offset(self, tp: TopicPartition) -> str:
+    def _offset_path(self, tp: TopicPartition) -> str:
         return paths.offset(self._group_id, *tp)
 
     def _handle_event(self, _: WatchedEvent) -> None:
@@ -185,7 +185,7 @@ class GroupRegistries:
 
     def _transaction(self) -> TransactionRequest:
         transaction = self._session.transaction()
-        transaction.check(self._own, ANY_VERSION)
+        transaction.check(self._own_path, ANY_VERSION)
         return transaction
 
     def _write(self, transaction: TransactionRequest, deadline: Deadline | None = None) -> None:
@@ -201,7 +201,7 @@ class GroupRegistries:
         offsets: Mapping[TopicPartition, int],
         deadline: Deadline | None = None,
     ) -> None:
-        nodes = {self._offset(tp): offset for tp, offset in offsets.items()}
+        nodes = {self._offset_path(tp): offset for tp, offset in offsets.items()}
         stats = self._session.request_all((exists(node) for node in nodes), deadline)
         for (node, offset), stat in zip(nodes.items(), stats, strict=True):
             value = format_offset(CommittedOffset(offset)).encode()
@@ -213,7 +213,7 @@ class GroupRegistries:
     def _filter_owned(
         self, topic_partitions: Sequence[TopicPartition], deadline: Deadline | None
     ) -> list[TopicPartition]:
-        owners = self._values([self._owner(tp) for tp in topic_partitions], deadline)
+        owners = self._values([self._owner_path(tp) for tp in topic_partitions], deadline)
         return [
             tp
             for tp, owner in zip(topic_partitions, owners, strict=True)
@@ -224,7 +224,7 @@ class GroupRegistries:
         return owner.startswith(f"{self._consumer_id}-".encode())
 
     def _await_release(self, topic_partitions: Sequence[TopicPartition]) -> None:
-        nodes = [self._owner(tp) for tp in topic_partitions]
+        nodes = [self._owner_path(tp) for tp in topic_partitions]
         for node, owner in zip(nodes, self._values(nodes), strict=True):
             if owner is not None and not self._is_own(owner):
                 # One watch is enough: an owner releases all its partitions together.

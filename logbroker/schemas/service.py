@@ -19,7 +19,7 @@ from logbroker.schemas.access import RequestAccess
 from logbroker.schemas.domain.registry import SchemaRegistry
 from logbroker.schemas.domain.schema_log import LogNeeded
 from logbroker.schemas.errors import SchemaRegistryError, StoreFailed
-from logbroker.schemas.rest.api import ROUTES, Route, SchemaItself
+from logbroker.schemas.rest.api import ROUTES, RawSchema, Route
 from logbroker.schemas.rest.errors import RequestRejected
 from logbroker.schemas.rest.request import RestRequest
 from logbroker.schemas.rest.routing import Routing, query_of
@@ -176,7 +176,7 @@ class RegistryService:
         value = await self._value(route, request)
         if isinstance(value, Answer):
             return value
-        text = value if isinstance(value, SchemaItself) else json.dumps(value)
+        text = value if isinstance(value, RawSchema) else json.dumps(value)
         return Answer(200, text.encode())
 
     async def _value(self, route: Route, request: RestRequest) -> Any:

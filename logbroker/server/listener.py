@@ -24,7 +24,7 @@ from logbroker.server.loop import READ, SocketLoop
 from logbroker.server.metrics.counters import Counters
 from logbroker.server.request_memory import RequestMemory
 from logbroker.server.sasl import SaslGate, SaslServer, SaslSettings
-from logbroker.server.tls_connection import TlsConnection, TlsServer
+from logbroker.server.tls_connection import TlsConnection, TlsResources
 from logbroker.server.worker_pool import WorkerPool
 
 log = logging.getLogger("logbroker.listener")
@@ -91,7 +91,7 @@ class Listener:
         """The number of open connections by the address of the client."""
         self._throttled: set[socket.socket] = set()
         self._pool: WorkerPool | None = None
-        self._tls: TlsServer | None = None
+        self._tls: TlsResources | None = None
         self._sasl: SaslServer | None = None
         self._bound: list[BoundListener] = []
         try:
@@ -152,7 +152,7 @@ class Listener:
             self._sasl = SaslServer(settings, users, self._loop, self._pool, counters)
         if self._contexts is not None:
             assert self._pool is not None, "listeners with TLS have threads for handshakes"
-            self._tls = TlsServer(self._contexts, self._pool)
+            self._tls = TlsResources(self._contexts, self._pool)
             self._loop.call_every(CERTIFICATE_CHECK_S, self._check_certificates)
         for bound in self._bound:
             bound.sock.listen(BACKLOG)

@@ -30,7 +30,7 @@ RECORD_BYTES_MAX: Final = 5 + 2**14 + 2048
 """A TLS record: header, content, and what encryption adds (RFC 5246, section 6.2.3)."""
 
 
-class TlsServer:
+class TlsResources:
     """What the TLS connections of a broker share: contexts, threads for handshakes, a buffer.
 
     The buffer is used within one call on the loop's thread.
@@ -49,9 +49,9 @@ class TlsConnection(Connection):
     milliseconds. Meanwhile nothing is read from the socket.
     """
 
-    _server: TlsServer
+    _server: TlsResources
 
-    def start_handshake(self, server: TlsServer, context: ssl.SSLContext) -> None:
+    def start_handshake(self, server: TlsResources, context: ssl.SSLContext) -> None:
         """Prepare the handshake, once, before the first event."""
         self._server = server
         self._incoming = ssl.MemoryBIO()

@@ -1,7 +1,7 @@
 """Deliveries, their outcomes and replays as columns, parsed from records in tasks."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -69,7 +69,7 @@ def parse_deliveries(records: DataFrame, local_origin: str) -> DataFrame:
     """
 
     def read(*columns: Any) -> tuple[Any, ...]:
-        return parse_delivery(local_origin, *columns)
+        return parse_delivery(local_origin, DeliveryRecord(*columns))
 
     headers = {
         "eventId": header("event-id"),
@@ -96,32 +96,35 @@ def parse_replays(records: DataFrame) -> DataFrame:
     return parse_records(records, ("value",), _REPLAY, parse_replay)
 
 
-def parse_delivery(
-    local_origin: str,
-    partition: int,
-    offset: int,
-    key: bytes | None,
-    value: bytes | None,
-    event_id: bytes | None,
-    event_type: bytes | None,
-    origin: bytes | None,
-    account_id: bytes | None,
-) -> tuple[Any, ...]:
+class DeliveryRecord(NamedTuple):
+    """What is read of a record of `delivery_log`; the last four are headers."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    event_id: bytes | None
+    event_type: bytes | None
+    origin: bytes | None
+    account_id: bytes | None
+
+
+def parse_delivery(local_origin: str, record: DeliveryRecord) -> tuple[Any, ...]:
     """The columns of a record of `delivery_log`.
 
     Raises:
         UndecodableRecord: its key is not a webhook id.
     """
-    webhook_id = parse_webhook_id(key)
-    name = _text(event_id) or default_event_id(partition, offset)
-    digest = event_digest(name, value or b"")
+    webhook_id = parse_webhook_id(record.key)
+    event_id = _text(record.event_id) or default_event_id(record.partition, record.offset)
+    digest = event_digest(event_id, record.value or b"")
     return (
         webhook_id,
-        _text(origin) or local_origin,
-        name,
-        _text(event_type),
+        _text(record.origin) or local_origin,
+        event_id,
+        _text(record.event_type),
         digest,
-        None if account_id is None else _text(account_id),
+        None if record.account_id is None else _text(record.account_id),
     )
 
 

@@ -42,7 +42,7 @@ class Outcome(StrEnum):
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    LEFT = "left"
+    SKIPPED = "left"
     DISABLED = "disabled"
 
 

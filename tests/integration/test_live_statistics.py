@@ -41,13 +41,13 @@ def test_outcomes_of_each_webhook_are_counted_once(
         settled = scene.store.sum_tallies(ids, Span.SETTLED, 0)
         found = {key: (each.delivered, each.missed) for key, each in settled.items()}
         assert found == {mine.id: (2, 1), others.id: (0, 1), disabled.id: (0, 1)}
-        assert settled[mine.id].left_over == 1
+        assert settled[mine.id].skipped == 1
         assert settled[others.id].failed == 1
         assert settled[disabled.id].disabled == 1
         # One for each event that was attempted, however often.
         assert [sum(settled[each].took) for each in ids[:3]] == [2, 1, 0]
         hours = scene.store.tallies(mine.id, Span.EVENT, 0)
-        assert (hours[0].start_ms, hours[0].left_over) == (old_ms // HOUR_MS * HOUR_MS, 1)
+        assert (hours[0].start_ms, hours[0].skipped) == (old_ms // HOUR_MS * HOUR_MS, 1)
         assert hours[0].missed_until_ms == old_ms + 1
         assert summed(hours[1:], 0).delivered == 2
         (missed,) = scene.store.missed_hours(mine.id, 0)

@@ -32,7 +32,7 @@ def test_a_process_with_another_key_refuses_to_start(command: str, tmp_path: Pat
     with ServerProcess(["-m", "app", command], tmp_path / "said", environment) as process:
         process.launch()
         assert process.wait() == 1
-        assert '"event": "refused"' in process.output
+        assert '"event": "cannot-start"' in process.output
         reason = f"encrypted with the key {key_id(USED)}; configured: {key_id(OTHER)}."
         assert reason in process.output
         assert format_secret_key(OTHER) not in process.output

@@ -1,6 +1,6 @@
 """What all response bodies share: camelCase names, times, and pages of lists."""
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -24,6 +24,12 @@ Moment = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 """A time in a response, in milliseconds; RFC 3339 UTC in JSON."""
+
+
+def former_name_of(member: str) -> Any:
+    """The field of a member that was renamed, and has the value of the new one."""
+    text = f"The former name of `{member}`."
+    return Field(description=text, json_schema_extra={"deprecated": True})
 
 
 class Document(BaseModel):

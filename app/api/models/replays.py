@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from app.api.models.documents import Document, Moment
+from app.api.models.documents import Document, Moment, former_name_of
 from app.domain.model import Replay
 from app.domain.moves import MoveEvent
 from app.domain.options import NoticeStyle, Only, ReplayReason, Source
@@ -123,6 +123,7 @@ class ReplayDocument(Document):
             "finishedAt": None,
             "worker": "worker-5d0c9a31",
             "leaseEpoch": 1,
+            "claimsWithoutProgress": 0,
             "claimsInVain": 0,
             "error": None,
         }
@@ -196,7 +197,8 @@ class ReplayDocument(Document):
     finished_at: Moment | None
     worker: str | None
     lease_epoch: int = Field(description="The number of claims by workers.")
-    claims_in_vain: int = Field(description="Consecutive claims without progress.")
+    claims_without_progress: int = Field(description="Consecutive claims without progress.")
+    claims_in_vain: int = former_name_of("claimsWithoutProgress")
     error: str | None
 
     @classmethod
@@ -243,7 +245,8 @@ class ReplayDocument(Document):
             finished_at=replay.finished_ms,
             worker=replay.worker,
             lease_epoch=replay.lease_epoch,
-            claims_in_vain=replay.claims_in_vain,
+            claims_without_progress=replay.claims_without_progress,
+            claims_in_vain=replay.claims_without_progress,
             error=replay.error,
         )
 

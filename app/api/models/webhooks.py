@@ -6,7 +6,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, JsonValue
 
-from app.api.models.documents import Document, Moment
+from app.api.models.documents import Document, Moment, former_name_of
 from app.domain.endpoint_options import (
     NO_OPTIONS,
     Authentication,
@@ -275,6 +275,7 @@ class StatisticsDocument(Document):
             "to": "2026-11-21T09:03:12.250Z",
             "delivered": 940,
             "failed": 12,
+            "skipped": 48,
             "leftOver": 48,
             "disabled": 0,
             "successRate": 0.94,
@@ -297,7 +298,8 @@ class StatisticsDocument(Document):
     to: Moment
     delivered: int = Field(description="Events with an outcome in this time, by outcome.")
     failed: int
-    left_over: int
+    skipped: int
+    left_over: int = former_name_of("skipped")
     disabled: int
     success_rate: float | None = Field(
         description="The share of delivered events, without `disabled`, 0 to 1."
@@ -318,7 +320,8 @@ class StatisticsDocument(Document):
             to=to_ms,
             delivered=tally.delivered,
             failed=tally.failed,
-            left_over=tally.left_over,
+            skipped=tally.skipped,
+            left_over=tally.skipped,
             disabled=tally.disabled,
             success_rate=tally.success_rate,
             p50_ms=_bound(tally.percentile_ms(0.5)),
@@ -338,7 +341,8 @@ class MissedHourDocument(Document):
     to: Moment = Field(description="The end of the hour; now, for the current hour.")
     missed: int = Field(description="Events that were not delivered live.")
     failed: int
-    left_over: int
+    skipped: int
+    left_over: int = former_name_of("skipped")
     disabled: int
     is_replayed: bool = Field(
         description="Whether COMPLETED replays without failures cover all missed events."
@@ -352,7 +356,8 @@ class MissedHourDocument(Document):
             to=min(hour.end_ms, now_ms),
             missed=hour.missed,
             failed=hour.failed,
-            left_over=hour.left_over,
+            skipped=hour.skipped,
+            left_over=hour.skipped,
             disabled=hour.disabled,
             is_replayed=hour.is_replayed,
         )
@@ -371,6 +376,7 @@ class MissedDocument(Document):
                     "to": "2026-11-21T08:00:00.000Z",
                     "missed": 60,
                     "failed": 12,
+                    "skipped": 48,
                     "leftOver": 48,
                     "disabled": 0,
                     "isReplayed": False,

@@ -27,7 +27,7 @@ BROKER_ID_MAX: Final = 2**31 - 1
 PORT_MAX: Final = 2**16 - 1
 HOST_BYTES_MAX: Final = 255
 
-_WRONG: Final = (KeyError, TypeError, OverflowError)
+_MALFORMED: Final = (KeyError, TypeError, OverflowError)
 """A field is missing, has the wrong type, or is an infinite number, which Python's JSON accepts."""
 
 
@@ -76,7 +76,7 @@ def parse_broker(broker_id: int, content: bytes) -> Registration:
         )
         for each in endpoint.listeners:
             _host(each.host)
-    except (*_WRONG, AttributeError) as error:
+    except (*_MALFORMED, AttributeError) as error:
         raise ValueError(f"host and port cannot be read: {error}") from None
     directory_id = fields.get("directory_id")
     return Registration(endpoint, None if directory_id is None else str(directory_id))
@@ -110,7 +110,7 @@ def parse_topic(name: str, content: bytes, settings: Mapping[str, str]) -> Topic
             for number in range(len(partitions))
         )
         topic_id = _decode_uuid(fields["topic_id"])
-    except (*_WRONG, AttributeError) as error:
+    except (*_MALFORMED, AttributeError) as error:
         raise ValueError(f"a field or a partition is missing: {error!r}") from None
     if not replicas or any(len(each) != 1 for each in replicas):
         raise ValueError(f"each partition needs exactly one replica: {fields['partitions']}")
@@ -145,7 +145,7 @@ def format_slot_holder(broker_id: int, timestamp_ms: int) -> bytes:
     return format_controller(broker_id, timestamp_ms)
 
 
-def parse_elected(content: bytes) -> int:
+def parse_holder(content: bytes) -> int:
     """Decode the broker that holds an elected role: the controller's, or that of a slot.
 
     Raises:
@@ -153,7 +153,7 @@ def parse_elected(content: bytes) -> int:
     """
     try:
         return _broker_id(_decode(content)["brokerid"])
-    except _WRONG as error:
+    except _MALFORMED as error:
         raise ValueError(f"brokerid cannot be read: {error!r}") from None
 
 
@@ -194,7 +194,7 @@ def parse_next_producer_id(content: bytes) -> int:
     """
     try:
         return int(_decode(content)["block_end"]) + 1
-    except _WRONG as error:
+    except _MALFORMED as error:
         raise ValueError(f"block_end cannot be read: {error!r}") from None
 
 

@@ -17,7 +17,7 @@ from logbroker.registry.topic import Topic, check_topic_name
 from logbroker.registry.zookeeper import paths
 from logbroker.registry.zookeeper.payloads import (
     parse_broker,
-    parse_elected,
+    parse_holder,
     parse_settings,
     parse_topic,
 )
@@ -260,7 +260,7 @@ def _elected_node(path: str, answer: Any) -> ElectedNode | None:
         return None
     content, stat = answer
     try:
-        broker_id = parse_elected(content)
+        broker_id = parse_holder(content)
     except ValueError as error:
         _log.warning("%s does not name a broker: %s", path, error)
         broker_id = None

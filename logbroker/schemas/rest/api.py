@@ -24,7 +24,7 @@ Handler = Callable[[SchemaRegistry, RestRequest], Any]
 """Returns the JSON value of the response; may wait for the log."""
 
 
-class SchemaItself(str):
+class RawSchema(str):
     """The text of a schema, which is JSON already."""
 
     __slots__ = ()
@@ -77,7 +77,7 @@ def _schema(registry: SchemaRegistry, request: RestRequest) -> Any:
 
 
 def _schema_itself(registry: SchemaRegistry, request: RestRequest) -> Any:
-    return SchemaItself(registry.schema(request.schema_id()).text)
+    return RawSchema(registry.schema(request.schema_id()).text)
 
 
 def _schema_subjects(registry: SchemaRegistry, request: RestRequest) -> Any:
@@ -145,7 +145,7 @@ def _version(registry: SchemaRegistry, request: RestRequest) -> Any:
 
 
 def _version_itself(registry: SchemaRegistry, request: RestRequest) -> Any:
-    return SchemaItself(_asked_version(registry, request).schema.text)
+    return RawSchema(_asked_version(registry, request).schema.text)
 
 
 def _asked_version(registry: SchemaRegistry, request: RestRequest) -> RegisteredSchema:

@@ -81,7 +81,7 @@ class TopicHandlers:
         is_strict = (request.version or 0) >= FIRST_STRICT_CREATE
         mutations = PartitionMutations(connection, is_strict=is_strict)
         if not request.validate_only:
-            parsed = {name: self._admit(each, mutations) for name, each in parsed.items()}
+            parsed = {name: self._charge_creation(each, mutations) for name, each in parsed.items()}
         wanted = [each for each in parsed.values() if isinstance(each, NewTopic)]
         refused = {
             name: error for name, error in parsed.items() if isinstance(error, RequestRefused)
@@ -114,7 +114,7 @@ class TopicHandlers:
         requested += [(topic.name, topic.topic_id or NO_ID) for topic in request.topics or ()]
         is_strict = (request.version or 0) >= FIRST_STRICT_DELETE
         mutations = PartitionMutations(connection, is_strict=is_strict)
-        refusals = [self._refuse_deletion(*each, mutations) for each in requested]
+        refusals = [self._charge_deletion(*each, mutations) for each in requested]
         self._registry_thread.submit(
             connection,
             lambda: self._delete_all(requested, refusals),
@@ -137,7 +137,7 @@ class TopicHandlers:
         refused = (
             []
             if request.validate_only
-            else [self._refuse_growth(each, mutations) for each in request.topics]
+            else [self._charge_growth(each, mutations) for each in request.topics]
         )
 
         def grow_all() -> list[RequestRefused | None]:
@@ -168,26 +168,26 @@ class TopicHandlers:
         except RequestRefused as refusal:
             return refusal
 
-    def _admit(
+    def _charge_creation(
         self, parsed: NewTopic | RequestRefused, mutations: PartitionMutations
     ) -> NewTopic | RequestRefused:
-        """Return a new topic, or the error if the quota of the client is used up."""
+        """Charge the quota of the client; return the new topic, or the error if it is used up."""
         if isinstance(parsed, NewTopic) and parsed.name not in self._partitions.view.topics:
             return mutations.count_partitions(parsed.partitions) or parsed
         return parsed
 
-    def _refuse_deletion(
+    def _charge_deletion(
         self, name: str | None, topic_id: UUID, mutations: PartitionMutations
     ) -> RequestRefused | None:
-        """Return the error if the quota of the client is used up."""
+        """Charge the quota of the client; return the error if it is used up."""
         view = self._partitions.view
         topic = view.topics.get(name or view.name_of(topic_id) or "")
         return None if topic is None else mutations.count_partitions(topic.partitions)
 
-    def _refuse_growth(
+    def _charge_growth(
         self, wanted: CreatePartitionsRequest.CreatePartitionsTopic, mutations: PartitionMutations
     ) -> RequestRefused | None:
-        """Return the error if the quota of the client is used up."""
+        """Charge the quota of the client; return the error if it is used up."""
         topic = self._partitions.view.topics.get(wanted.name)
         if topic is None or wanted.count <= topic.partitions:
             return None

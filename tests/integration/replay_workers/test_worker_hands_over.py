@@ -197,7 +197,7 @@ def test_an_unexpected_error_keeps_the_replay_until_its_lease_expires(
         assert "Traceback" in caplog.text
         left = bench.store.replay(replay.id)
         assert (left.state, left.error) == (ReplayState.ONGOING, None)
-        assert left.claims_in_vain >= 2
+        assert left.claims_without_progress >= 2
 
     asyncio.run(scenario())
 

@@ -40,7 +40,7 @@ def test_a_replay_is_postponed_while_the_log_is_unavailable(
         assert waiting.waiting_for is not None
         assert waiting.waiting_for.startswith("the log: topic delivery_log: ")
         # However often it was claimed, none of that was its fault.
-        assert waiting.claims_in_vain == 0
+        assert waiting.claims_without_progress == 0
         assert "Traceback" not in caplog.text
 
     asyncio.run(scenario())

@@ -188,7 +188,7 @@ async def test_a_replay_says_what_it_waits_for(
     store.postpone(claim.lease, "the log does not answer", 60.0)
     document = (await client.get(f"/replays/{replay.id}")).json()
     assert (document["state"], document["waitingFor"]) == ("OPEN", "the log does not answer")
-    assert document["claimsInVain"] == 0
+    assert document["claimsWithoutProgress"] == document["claimsInVain"] == 0
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ async def test_statistics_cover_the_last_hour(
     assert found == {
         "delivered": 8,
         "failed": 1,
+        "skipped": 1,
         "leftOver": 1,
         "disabled": 2,
         "successRate": 0.8,
@@ -173,6 +174,7 @@ async def test_missed_hours_are_listed_as_windows(
         "to": format_time(this_ms),
         "missed": 6,
         "failed": 1,
+        "skipped": 2,
         "leftOver": 2,
         "disabled": 3,
         "isReplayed": False,

@@ -15,12 +15,12 @@ START_MS = 1_795_334_400_000
 
 
 def hour(start_ms: int, missed: int, *, is_replayed: bool = False) -> MissedHour:
-    return MissedHour(start_ms, failed=missed, left_over=0, disabled=0, is_replayed=is_replayed)
+    return MissedHour(start_ms, failed=missed, skipped=0, disabled=0, is_replayed=is_replayed)
 
 
 def test_bars_are_placed_by_time_with_missed_events_on_top() -> None:
     tallies = [
-        DeliveryTally(START_MS, delivered=60, failed=20, left_over=15, disabled=5),
+        DeliveryTally(START_MS, delivered=60, failed=20, skipped=15, disabled=5),
         DeliveryTally(START_MS + 3 * WIDTH_MS, delivered=50),
     ]
     spans = merged(tallies, START_MS, START_MS + 4 * WIDTH_MS, WIDTH_MS)

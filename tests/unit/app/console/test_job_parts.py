@@ -41,7 +41,7 @@ ONGOING = Replay(
     notice=NoticeStyle.REWIND,
     state=ReplayState.ONGOING,
     lease_epoch=2,
-    claims_in_vain=0,
+    claims_without_progress=0,
     worker="machine:7",
     offsets=OffsetRange(partition=3, start=1_000, end=5_000),
     checkpoint=2_000,
@@ -122,7 +122,7 @@ def test_progress_estimates_the_events_and_the_time_left(
 def test_the_execution_has_worker_and_times_and_the_diagnostics_offsets_and_lease(
     templates: Environment,
 ) -> None:
-    replay = replace(ONGOING, claims_in_vain=4, idle_ms=65_000)
+    replay = replace(ONGOING, claims_without_progress=4, idle_ms=65_000)
     parts = parts_of(templates, JobView(replay, (), ()))
     facts, diagnostics = definitions(parts["facts"]), definitions(parts["diagnostics"])
     assert facts["Worker"] == "machine:7"

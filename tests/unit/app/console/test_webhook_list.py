@@ -46,7 +46,7 @@ async def test_a_row_shows_the_url_and_delivery_statistics(
 ) -> None:
     start_ms = now_ms() // Span.SETTLED.width_ms * Span.SETTLED.width_ms
     took = (18, 0, 2, 0, 0, 0, 0, 0)
-    settled = DeliveryTally(start_ms, delivered=20, failed=4, left_over=1, disabled=3, took=took)
+    settled = DeliveryTally(start_ms, delivered=20, failed=4, skipped=1, disabled=3, took=took)
     earlier = DeliveryTally(start_ms - 2 * HOUR_MS, delivered=500)
     store.add_tallies(
         [

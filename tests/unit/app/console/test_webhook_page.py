@@ -213,8 +213,8 @@ async def test_missed_hours_have_links_to_replays_of_them(
     store.add_tallies(
         [
             missed(webhook, first, failed=4),
-            missed(webhook, second, left_over=5),
-            missed(webhook, third, disabled=600, failed=30, left_over=1),
+            missed(webhook, second, skipped=5),
+            missed(webhook, third, disabled=600, failed=30, skipped=1),
         ],
         origin="here",
     )

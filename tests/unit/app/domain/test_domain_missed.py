@@ -18,7 +18,7 @@ HOUR = DeliveryTally(
     START_MS,
     delivered=5,
     failed=1,
-    left_over=2,
+    skipped=2,
     missed_until_ms=LAST_MS + 1,
     missed_at_ms=SETTLED_MS,
 )

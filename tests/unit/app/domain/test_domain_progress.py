@@ -21,7 +21,7 @@ ONGOING = Replay(
     notice=NoticeStyle.REWIND,
     state=ReplayState.ONGOING,
     lease_epoch=1,
-    claims_in_vain=0,
+    claims_without_progress=0,
     worker="worker-1",
     offsets=OffsetRange(partition=3, start=100, end=500),
     checkpoint=200,

@@ -51,7 +51,7 @@ def test_a_percentile_equals_that_of_a_sorted_list(counts: list[int], share: flo
 
 
 def test_the_success_rate_excludes_events_of_disabled_webhooks() -> None:
-    assert DeliveryTally(0, delivered=6, failed=1, left_over=1, disabled=100).success_rate == 0.75
+    assert DeliveryTally(0, delivered=6, failed=1, skipped=1, disabled=100).success_rate == 0.75
     assert DeliveryTally(0, failed=1).success_rate == 0
     assert DeliveryTally(0, disabled=100).success_rate is None
 

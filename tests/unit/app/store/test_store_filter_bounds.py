@@ -13,7 +13,7 @@ from app.domain.model import (
     Window,
 )
 from app.domain.options import ReplayReason
-from app.domain.states import ReplayState
+from app.domain.states import ReplayEvent, ReplayState
 from app.store import Store
 from app.store.tables import replays
 from app.webhooks.signing import new_secret
@@ -56,8 +56,8 @@ def test_a_time_range_includes_its_start_and_excludes_its_end(
 def test_a_time_range_also_limits_a_list_of_several_states(
     store: Store, created: list[str]
 ) -> None:
-    store.pause_replays([created[1]], actor=None)
-    store.cancel_replays([created[2]], actor=None)
+    store.move_replays([created[1]], ReplayEvent.PAUSE, actor=None)
+    store.move_replays([created[2]], ReplayEvent.CANCEL, actor=None)
     wanted = ReplayFilter(
         frozenset({ReplayState.OPEN, ReplayState.PAUSED, ReplayState.CANCELLED}),
         created_to_ms=300,

@@ -19,7 +19,7 @@ from app.domain.model import (
     Window,
 )
 from app.domain.moves import MoveEvent
-from app.domain.states import ACTIVE, ReplayState
+from app.domain.states import ACTIVE, ReplayEvent, ReplayState
 from app.store import InvalidCursor, Store, replay_filters
 from app.store.engine import Database
 from app.store.replays import to_replay
@@ -233,40 +233,48 @@ def test_a_bulk_move_skips_replays_that_cannot_be_moved(
     ids = [replay.id for replay in new_replays(store, 4)]
     store.cancel_replay(ids[0])
     store.pause_replay(ids[1])
-    assert store.pause_replays([*ids, ids[3], "rpl_none"], actor="key_1") == 2
+    assert store.move_replays([*ids, ids[3], "rpl_none"], ReplayEvent.PAUSE, actor="key_1") == 2
     assert states(store, ids) == [ReplayState.CANCELLED, *[ReplayState.PAUSED] * 3]
-    assert store.resume_replays(ids[:3], actor="key_2") == 2
-    assert store.cancel_replays(ids, actor="key_3") == 3
+    assert store.move_replays(ids[:3], ReplayEvent.RESUME, actor="key_2") == 2
+    assert store.move_replays(ids, ReplayEvent.CANCEL, actor="key_3") == 3
     assert states(store, ids) == [ReplayState.CANCELLED] * 4
     assert [(move.event, move.actor) for move in store.moves(ids[2])[1:]] == [
         (MoveEvent.PAUSE, "key_1"),
         (MoveEvent.RESUME, "key_2"),
         (MoveEvent.CANCEL, "key_3"),
     ]
-    assert store.cancel_replays([], actor="key_3") == 0
+    assert store.move_replays([], ReplayEvent.CANCEL, actor="key_3") == 0
 
 
 def test_a_bulk_move_skips_replays_of_other_accounts(store: Store) -> None:
     (replay,) = new_replays(store, 1)
-    assert store.cancel_replays([replay.id], of_account="acc_other", actor="key_1") == 0
+    assert (
+        store.move_replays([replay.id], ReplayEvent.CANCEL, of_account="acc_other", actor="key_1")
+        == 0
+    )
     assert store.replay(replay.id) == replay
-    assert store.pause_replays([replay.id], of_account=replay.account_id, actor="key_1") == 1
+    assert (
+        store.move_replays(
+            [replay.id], ReplayEvent.PAUSE, of_account=replay.account_id, actor="key_1"
+        )
+        == 1
+    )
 
 
 def test_a_large_bulk_move_uses_several_transactions(store: Store, database: Database) -> None:
     fill(database, store, 0)
     ids = [replay.id for replay in new_replays(store, 2)]
     asked = [*(f"rpl_none_{n}" for n in range(250)), *ids]
-    assert store.cancel_replays(asked, actor=None) == 2
+    assert store.move_replays(asked, ReplayEvent.CANCEL, actor=None) == 2
 
 
 def test_replays_are_claimed_after_a_bulk_resume_but_not_a_bulk_cancel(store: Store) -> None:
     replays_made = new_replays(store, 3)
     ids = [replay.id for replay in replays_made]
-    store.pause_replays(ids, actor=None)
+    store.move_replays(ids, ReplayEvent.PAUSE, actor=None)
     assert store.claim("one", 60) is None
-    store.resume_replays(ids[:2], actor=None)
-    store.cancel_replays(ids[:1], actor=None)
+    store.move_replays(ids[:2], ReplayEvent.RESUME, actor=None)
+    store.move_replays(ids[:1], ReplayEvent.CANCEL, actor=None)
     claim = store.claim("one", 60)
     assert claim is not None
     assert claim.replay.id == ids[1]
@@ -280,7 +288,7 @@ def test_a_worker_can_store_a_last_checkpoint_after_a_bulk_cancel(
     claim = store.claim("one", 60)
     assert claim is not None
     assert store.begin_delivery(claim.lease, OffsetRange(3, 100, 200))
-    assert store.cancel_replays([claim.replay.id], actor=None) == 1
+    assert store.move_replays([claim.replay.id], ReplayEvent.CANCEL, actor=None) == 1
     assert not store.heartbeat(claim.lease, 60)
     assert store.checkpoint(claim.lease, 120, claim.replay.counts, [], with_sample=True)
     assert [sample.checkpoint for sample in store.samples(claim.replay.id)] == [100, 100, 120]

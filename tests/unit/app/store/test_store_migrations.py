@@ -71,7 +71,11 @@ def check_old(store: Store, webhook_id: str, replay_id: str) -> None:
     assert (webhook.status, webhook.validation) == (WebhookStatus.ENABLED, Validation.PING)
     assert (webhook.url, webhook.secrets_at(0)) == ("https://example.com/hook", (SECRET,))
     replay = store.replay(replay_id, of_account=DEFAULT_ACCOUNT)
-    assert (replay.state, replay.counts, replay.claims_in_vain) == (ReplayState.OPEN, Counts(), 0)
+    assert (replay.state, replay.counts, replay.claims_without_progress) == (
+        ReplayState.OPEN,
+        Counts(),
+        0,
+    )
     assert (replay.options, replay.notice) == (ReplayOptions(), NoticeStyle.REWIND)
     assert (replay.retry_of, replay.waiting_for) == (None, None)
 

@@ -130,7 +130,7 @@ def test_an_ended_replay_cannot_be_paused_or_resumed(
         with pytest.raises(IllegalMove, match=f"is {over.state}: "):
             move(over.id)
     assert store.replay(over.id) == over
-    assert store.resume_replays([over.id], actor=None) == 0
+    assert store.move_replays([over.id], ReplayEvent.RESUME, actor=None) == 0
 
 
 def failed_at(store: Store, claimed: Claim, checkpoint: int) -> Replay:
@@ -241,7 +241,7 @@ def claim_and_crash(store: Store) -> Claim:
 
 def test_claims_without_progress_are_counted(store: Store, webhook: Webhook) -> None:
     replay, _ = store.create_replay(NewReplay(webhook.id, WINDOW))
-    assert [claim_and_crash(store).replay.claims_in_vain for _ in range(3)] == [1, 2, 3]
+    assert [claim_and_crash(store).replay.claims_without_progress for _ in range(3)] == [1, 2, 3]
     assert store.replay(replay.id).lease_epoch == 3
 
 
@@ -253,13 +253,13 @@ def test_a_checkpoint_counts_as_progress_only_when_it_advances(
     claim = claim_and_crash(store)
     assert store.begin_delivery(claim.lease, OFFSETS)
     assert store.checkpoint(claim.lease, 100, Counts(), [])
-    assert store.replay(replay.id).claims_in_vain == 2
+    assert store.replay(replay.id).claims_without_progress == 2
     assert store.checkpoint(claim.lease, 101, Counts(1), [])
-    assert store.replay(replay.id).claims_in_vain == 0
+    assert store.replay(replay.id).claims_without_progress == 0
     claim = claim_and_crash(store)
     assert store.begin_delivery(claim.lease, OFFSETS)
     assert store.checkpoint(claim.lease, 101, Counts(1), [])
-    assert claim_and_crash(store).replay.claims_in_vain == 2
+    assert claim_and_crash(store).replay.claims_without_progress == 2
 
 
 @pytest.mark.parametrize("ending", ["release", "postpone", "pause"])
@@ -276,8 +276,8 @@ def test_a_released_claim_does_not_count_as_one_without_progress(
     else:
         store.pause_replay(replay.id)
         store.resume_replay(replay.id)
-    assert store.replay(replay.id).claims_in_vain == 0
-    assert claimed_again(store).replay.claims_in_vain == 1
+    assert store.replay(replay.id).claims_without_progress == 0
+    assert claimed_again(store).replay.claims_without_progress == 1
 
 
 def test_failures_can_be_retried_after_the_replay_has_ended(store: Store, claimed: Claim) -> None:

@@ -20,7 +20,7 @@ from logbroker.registry.zookeeper.payloads import (
     format_topic,
     parse_broker,
     parse_cluster_id,
-    parse_elected,
+    parse_holder,
     parse_next_producer_id,
     parse_settings,
     parse_topic,
@@ -172,12 +172,12 @@ def test_what_has_no_settings_is_refused(content: bytes) -> None:
 def test_a_controller_is_written_as_kafka_does_it() -> None:
     for content in (format_controller(4, NOW_MS), format_slot_holder(4, NOW_MS)):
         assert json.loads(content) == {"version": 1, "brokerid": 4, "timestamp": "1700000000123"}
-        assert parse_elected(content) == 4
+        assert parse_holder(content) == 4
 
 
 def test_a_controller_of_a_newer_kafka_is_read() -> None:
     content = b'{"version":2,"brokerid":9,"timestamp":"1","kraftControllerEpoch":-1}'
-    assert parse_elected(content) == 9
+    assert parse_holder(content) == 9
 
 
 def test_a_cluster_id_is_written_as_kafka_does_it() -> None:
@@ -201,6 +201,6 @@ def test_a_block_of_producer_ids_is_written_as_kafka_does_it() -> None:
 def test_what_makes_no_sense_is_refused_everywhere(content: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_broker(1, content)
-    for parse in (parse_elected, parse_cluster_id, parse_next_producer_id):
+    for parse in (parse_holder, parse_cluster_id, parse_next_producer_id):
         with pytest.raises(ValueError, match=r".+"):
             parse(content)

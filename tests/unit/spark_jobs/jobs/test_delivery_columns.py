@@ -5,7 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_jobs.errors import UndecodableRecord
-from spark_jobs.jobs.delivery_columns import parse_delivery, parse_outcome, parse_replay
+from spark_jobs.jobs.delivery_columns import (
+    DeliveryRecord,
+    parse_delivery,
+    parse_outcome,
+    parse_replay,
+)
 from spark_jobs.jobs.delivery_records import event_digest
 
 OUTCOME = (
@@ -15,7 +20,9 @@ OUTCOME = (
 
 
 def test_a_delivery_is_identified_by_its_id_and_body() -> None:
-    assert parse_delivery("east", 3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west", b"acme") == (
+    assert parse_delivery(
+        "east", DeliveryRecord(3, 17, b"wh_1", b"{}", b"evt_1", b"paid", b"west", b"acme")
+    ) == (
         *("wh_1", "west", "evt_1", "paid"),
         event_digest("evt_1", b"{}"),
         "acme",
@@ -23,7 +30,7 @@ def test_a_delivery_is_identified_by_its_id_and_body() -> None:
 
 
 def test_a_missing_id_is_the_position_and_a_missing_origin_is_local() -> None:
-    assert parse_delivery("east", 3, 17, b"wh_1", None, None, None, b"", None) == (
+    assert parse_delivery("east", DeliveryRecord(3, 17, b"wh_1", None, None, None, b"", None)) == (
         *("wh_1", "east", "delivery_log-3-17", ""),
         event_digest("delivery_log-3-17", b""),
         None,
@@ -32,7 +39,7 @@ def test_a_missing_id_is_the_position_and_a_missing_origin_is_local() -> None:
 
 def test_invalid_utf_8_is_decoded_as_in_the_service() -> None:
     webhook, _, event, kind, digest, account = parse_delivery(
-        "east", 0, 0, b"\xff", b"", b"\xfe", b"\xfd", None, b"\xfc"
+        "east", DeliveryRecord(0, 0, b"\xff", b"", b"\xfe", b"\xfd", None, b"\xfc")
     )
     assert (webhook, event, kind, account) == ("�", "�", "�", "�")
     assert digest == event_digest("�", b"")
@@ -40,7 +47,7 @@ def test_invalid_utf_8_is_decoded_as_in_the_service() -> None:
 
 def test_a_record_without_a_key_is_undecodable() -> None:
     with pytest.raises(UndecodableRecord):
-        parse_delivery("east", 3, 17, None, b"{}", b"evt_1", b"paid", b"east", None)
+        parse_delivery("east", DeliveryRecord(3, 17, None, b"{}", b"evt_1", b"paid", b"east", None))
 
 
 def test_an_outcome_has_the_origin_and_server_of_its_headers() -> None:
