@@ -1,7 +1,7 @@
 """Writes to files: durable, atomic, or of many buffers at once."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +9,10 @@ from logbroker.records.batch import Buffer
 
 IOV_MAX: Final = 1024
 """The maximum number of buffers of one `pwritev` on Linux."""
+
+WRITE_BYTES_MAX: Final = 1024 * 1024
+"""For a longer write, Linux takes huge pages for its cache. The memory of a virtual machine may
+not have any, and each is then requested from the host."""
 
 JOINED_BYTES_MAX: Final = 1024
 """Below this mean size, joining the buffers is cheaper than passing each to the kernel:
@@ -55,8 +59,25 @@ def write_all(descriptor: int, buffers: Sequence[Buffer], position: int, size: i
     if size < len(buffers) * JOINED_BYTES_MAX:
         _write_rest(descriptor, memoryview(b"".join(buffers)), position)
         return
-    for start in range(0, len(buffers), IOV_MAX):
-        position = _write_vector(descriptor, buffers[start : start + IOV_MAX], position)
+    for vector in _vectors(buffers, size):
+        position = _write_vector(descriptor, vector, position)
+
+
+def _vectors(buffers: Sequence[Buffer], size: int) -> Iterator[Sequence[Buffer]]:
+    """Split buffers of `size` bytes in total into those of one call each."""
+    if size <= WRITE_BYTES_MAX and len(buffers) <= IOV_MAX:
+        yield buffers
+        return
+    vector: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        if vector and (size + len(buffer) > WRITE_BYTES_MAX or len(vector) == IOV_MAX):
+            yield vector
+            vector, size = [], 0
+        vector.append(buffer)
+        size += len(buffer)
+    if vector:
+        yield vector
 
 
 def _write_vector(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
