@@ -73,7 +73,7 @@ def write_plots(results: Results, folder: Path) -> list[Path]:
             curves = _curves(results, is_flushed, progress_of)
             if curves:
                 path = folder / f"{action}{suffix}.svg"
-                path.write_text(draw(f"{title}, {DURABILITY[is_flushed]}", curves))
+                path.write_text(draw(f"{title}; messages {DURABILITY[is_flushed]}", curves))
                 written.append(path)
     return written
 

@@ -111,7 +111,7 @@ async def test_the_page_shows_all_parameters(
     page = await developers_client.page(path(replay))
     assert text_of(page.one(".//h1")) == f"Job {replay.id} OPEN"
     shown = facts(page)
-    assert shown["Webhook"] == f"{webhook.id} billing"
+    assert shown["Webhook"] == f"billing {webhook.id}"
     assert page.one(".//main//dl//a").get("href") == f"/console/webhooks/{webhook.id}"
     assert shown["Window"].startswith("2026-11-22 07:00:00 to 2026-11-22 08:00:00")
     assert shown["Event types"] == "follow.*, dm.sent"
