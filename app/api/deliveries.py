@@ -1,4 +1,4 @@
-"""Routes of deliveries: list those of a webhook, get one with its attempts, resend some."""
+"""Routes of deliveries: list those of a webhook or of several, get one, resend some."""
 
 from typing import Annotated
 
@@ -10,13 +10,15 @@ from app.api.models.deliveries import (
     DeliveryDetailDocument,
     ResendDocument,
     ResendsDocument,
+    UndeliveredDocument,
 )
 from app.api.openapi import ANY_ERROR, errors
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryStatus
-from app.http.dependencies import Cursor, ServicesDependency
+from app.http.dependencies import AccountId, Cursor, ServicesDependency
 from app.http.problems import (
     BUSY,
+    FORBIDDEN,
     INVALID_REQUEST,
     MEDIA_TYPE_REFUSED,
     NOT_FOUND,
@@ -29,6 +31,23 @@ from app.http.request_bodies import EventId, EventTypeGlob, ResendRequest, Time
 from app.log.deliveries import LIMIT_MAX
 from app.services import deliveries
 from app.services.errors import FieldError, InvalidRequest
+from app.services.undelivered import UndeliveredSelection, list_undelivered
+
+_EventType = Annotated[
+    EventTypeGlob | None,
+    Query(alias="eventType", description="Only of this event type; may have wildcards."),
+]
+_From = Annotated[
+    Time | None,
+    Query(alias="from", description="Events from this time on; by default a day before `to`."),
+]
+_To = Annotated[
+    Time | None, Query(alias="to", description="Events before this time; by default now.")
+]
+_MergedCursor = Annotated[
+    str | None, Query(max_length=1_000, description="The `nextCursor` of the previous page.")
+]
+_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Deliveries per page.")]
 
 router = APIRouter(tags=["deliveries"], responses=ANY_ERROR)
 
@@ -43,22 +62,14 @@ async def list_deliveries(
     services: ServicesDependency,
     caller: CallerDependency,
     status: DeliveryStatus | None = None,
-    event_type: Annotated[
-        EventTypeGlob | None,
-        Query(alias="eventType", description="Only of this event type; may have wildcards."),
-    ] = None,
+    event_type: _EventType = None,
     event_id: Annotated[
         EventId | None, Query(alias="eventId", description="Only deliveries of this event.")
     ] = None,
-    from_ms: Annotated[
-        Time | None,
-        Query(alias="from", description="Events from this time on; by default a day before `to`."),
-    ] = None,
-    to_ms: Annotated[
-        Time | None, Query(alias="to", description="Events before this time; by default now.")
-    ] = None,
+    from_ms: _From = None,
+    to_ms: _To = None,
     cursor: Cursor = None,
-    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Deliveries per page.")] = 50,
+    limit: _Limit = 50,
 ) -> DeliveriesDocument:
     """List the deliveries of a webhook: pending ones first, then the others, last settled first.
 
@@ -79,6 +90,37 @@ async def list_deliveries(
         limit=limit,
     )
     return DeliveriesDocument.model_validate(page)
+
+
+@router.get(
+    "/deliveries",
+    operation_id="listUndelivered",
+    responses=errors(INVALID_REQUEST, WINDOW_REFUSED, FORBIDDEN, BUSY, UNAVAILABLE),
+)
+async def list_undelivered_deliveries(
+    services: ServicesDependency,
+    caller: CallerDependency,
+    status: Annotated[
+        DeliveryStatus | None, Query(description="Required: failed, pending or skipped.")
+    ] = None,
+    event_type: _EventType = None,
+    from_ms: _From = None,
+    to_ms: _To = None,
+    account_id: AccountId = None,
+    cursor: _MergedCursor = None,
+    limit: _Limit = 50,
+) -> UndeliveredDocument:
+    """List failed, pending or skipped deliveries of several webhooks, the latest first.
+
+    The list has the ten webhooks with most such events in the hours of the window, by the
+    statistics, which are some seconds old; pending ones are those of webhooks with events that
+    wait for a retry. `omittedWebhooks` says how many others there are. All together, a page reads
+    as much as a page of one webhook: up to 20,000 records. If it ends for that reason, `isPartial`
+    is true, and the next page may have deliveries that are later than some of this one.
+    """
+    selection = UndeliveredSelection(status, event_type, from_ms, to_ms, account_id)
+    page = await list_undelivered(services, caller, selection, cursor=cursor, limit=limit)
+    return UndeliveredDocument.model_validate(page)
 
 
 @router.get(

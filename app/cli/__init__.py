@@ -47,7 +47,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "events": LazyCommand("app.cli.events:events", "Look up events by their ids."),
     "deliveries": LazyCommand(
         "app.cli.deliveries:deliveries",
-        "List the deliveries of a webhook, and show one with its attempts.",
+        "List deliveries of a webhook or of several, and show one with its attempts.",
     ),
     "resend": LazyCommand("app.cli.deliveries:resend_command", "Send deliveries once more."),
     "publish": LazyCommand(

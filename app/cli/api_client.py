@@ -159,10 +159,20 @@ class ApiClient:
     ) -> Iterator[dict[str, Any]]:
         """Yield up to `count` deliveries of a webhook. None is left out of the filters."""
         path = f"/webhooks/{quote(webhook_id, safe='')}/deliveries"
+        for page in self._delivery_pages(path, count, filters):
+            yield from page["items"]
+
+    def undelivered_pages(self, count: int, **filters: object) -> Iterator[dict[str, Any]]:
+        """Yield pages with up to `count` deliveries of several webhooks, as `deliveries` does."""
+        return self._delivery_pages("/deliveries", count, filters)
+
+    def _delivery_pages(
+        self, path: str, count: int, filters: Mapping[str, object]
+    ) -> Iterator[dict[str, Any]]:
         query = {name: str(value) for name, value in filters.items() if value is not None}
         while count > 0:
             page = self._request("GET", path, params=query | {"limit": str(min(count, 100))})
-            yield from page["items"]
+            yield page
             count -= len(page["items"])
             if page["nextCursor"] is None:
                 return

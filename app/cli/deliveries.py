@@ -1,6 +1,8 @@
 """`rewind deliveries` lists and shows deliveries, `rewind resend` sends them once more."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -13,44 +15,72 @@ _LIST_MAX = 10_000
 
 @click.group()
 def deliveries() -> None:
-    """List the deliveries of a webhook, and show one with its attempts.
+    """List deliveries of a webhook or of several, and show one with its attempts.
 
     Prints deliveries as JSON, one per line.
     """
 
 
 @deliveries.command("list")
-@click.argument("webhook_id")
+@click.argument("webhook_id", required=False)
 @click.option(
     "--status",
     type=click.Choice([each.value for each in DeliveryStatus]),
-    help="Only deliveries with this status.",
+    help="Only deliveries with this status. Default without WEBHOOK_ID: failed.",
 )
 @click.option("--event-type", help="Only events of this type; may have wildcards.")
-@click.option("--event-id", help="Only deliveries of this event.")
+@click.option("--event-id", help="With WEBHOOK_ID: only deliveries of this event.")
+@click.option("--account-id", help="Without WEBHOOK_ID, for operators: only of this account.")
 @click.option("--from", "start", help="Events from this time on. Default: a day before --to.")
 @click.option("--to", "end", help="Events before this time. Default: now.")
 @click.option("--limit", type=click.IntRange(1, _LIST_MAX), default=50, show_default=True)
 @api_options
 def list_deliveries(
-    webhook_id: str,
+    webhook_id: str | None,
     status: str | None,
     event_type: str | None,
     event_id: str | None,
+    account_id: str | None,
     start: str | None,
     end: str | None,
     limit: int,
     **overrides: str | None,
 ) -> None:
-    """List deliveries of a webhook: pending ones, then the others, last settled first."""
-    filters = {"status": status, "eventType": event_type, "eventId": event_id}
-    filters |= {"from": start, "to": end}
+    """List deliveries of a webhook: pending ones, then the others, last settled first.
+
+    Without WEBHOOK_ID, list the failed, pending or skipped deliveries of the ten webhooks that
+    have most of them, the latest first. Says on stderr which other webhooks have some.
+    """
+    filters = {"status": status, "eventType": event_type, "from": start, "to": end}
+    if webhook_id is None and event_id is not None:
+        raise click.UsageError("--event-id requires WEBHOOK_ID; see also `rewind events get`")
+    if webhook_id is not None and account_id is not None:
+        raise click.UsageError("--account-id allows no WEBHOOK_ID")
     with ApiClient.of(load_settings(**overrides)) as client:
         try:
-            for delivery in client.deliveries(webhook_id, limit, **filters):
+            found = (
+                _undelivered(client, limit, filters | {"accountId": account_id})
+                if webhook_id is None
+                else client.deliveries(webhook_id, limit, **filters, eventId=event_id)
+            )
+            for delivery in found:
                 click.echo(json.dumps(delivery))
         except ApiError as error:
             exit_with_error(str(error))
+
+
+def _undelivered(
+    client: ApiClient, limit: int, filters: dict[str, str | None]
+) -> Iterator[dict[str, Any]]:
+    status = filters["status"] or DeliveryStatus.FAILED.value
+    page = None
+    for page in client.undelivered_pages(limit, **filters | {"status": status}):
+        yield from page["items"]
+    if page is not None and page["omittedWebhooks"]:
+        count, ids = page["omittedWebhooks"], page["omittedWebhookIds"]
+        click.echo(f"rewind: {count} more webhooks with {status} events are not listed:", err=True)
+        for each in ids:
+            click.echo(each, err=True)
 
 
 @deliveries.command()

@@ -1,6 +1,7 @@
 """Use cases of deliveries: list those of a webhook, get one with its attempts, resend some."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -61,8 +62,8 @@ async def list_deliveries(
         The other errors of `DeliveryReader.page`.
     """
     query = DeliveryQuery(
-        webhook_id,
-        _window(from_ms, to_ms),
+        (webhook_id,),
+        window_of(from_ms, to_ms),
         status,
         event_type,
         None if event_id is None else frozenset((event_id,)),
@@ -73,14 +74,25 @@ async def list_deliveries(
 
     def read() -> DeliveryPage:
         completed = _completed(services, caller, query, to_ms)
-        try:
+        with older_deliveries_named(services, caller):
             return services.deliveries.page(completed)
-        except WindowNotRetained as error:
-            refused = not_retained(error.from_ms, error.available_from_ms)
-            raise DeliveriesNotRetained(refused, _older_deliveries(services, caller)) from None
 
     with services.delivery_slots.slot(caller):
         return await to_thread.run_sync(read)
+
+
+@contextmanager
+def older_deliveries_named(services: Services, caller: ApiKey) -> Iterator[None]:
+    """Translate `WindowNotRetained` into an error that says where older deliveries are.
+
+    Raises:
+        DeliveriesNotRetained: the log no longer has the window.
+    """
+    try:
+        yield
+    except WindowNotRetained as error:
+        refused = not_retained(error.from_ms, error.available_from_ms)
+        raise DeliveriesNotRetained(refused, _older_deliveries(services, caller)) from None
 
 
 def _older_deliveries(services: Services, caller: ApiKey) -> str:
@@ -99,7 +111,12 @@ def _has_loaded_deliveries(services: Services, table: str) -> bool:
     return any(DELIVERY_OUTCOMES in each.topics for each in runs)
 
 
-def _window(from_ms: int | None, to_ms: int | None) -> Window:
+def window_of(from_ms: int | None, to_ms: int | None) -> Window:
+    """The window of a list, by default the last day.
+
+    Raises:
+        InvalidRequest: the window ends before it begins.
+    """
     end_ms = now_ms() + AHEAD_MS_MAX if to_ms is None else to_ms
     start_ms = max(0, end_ms - DEFAULT_SPAN_MS) if from_ms is None else from_ms
     if start_ms >= end_ms:
@@ -110,21 +127,31 @@ def _window(from_ms: int | None, to_ms: int | None) -> Window:
 def _completed(
     services: Services, caller: ApiKey, query: DeliveryQuery, to_ms: int | None
 ) -> DeliveryQuery:
-    """The query with what the database has about it.
+    """The query of one webhook with what the database has about it.
 
     Raises:
         WebhookNotFound: no such webhook, or it belongs to another account.
     """
-    store, webhook_id = services.store, query.webhook_id
-    store.webhook(webhook_id, of_account=caller.account_filter)
+    (webhook_id,) = query.webhook_ids
+    services.store.webhook(webhook_id, of_account=caller.account_filter)
+    partition = None if to_ms is None else services.history.partition_for(webhook_id)
+    return with_stored(services, query, partition)
+
+
+def with_stored(services: Services, query: DeliveryQuery, partition: int | None) -> DeliveryQuery:
+    """The query with retries, resends and, for the `partition` of events, late events. Blocks."""
+    store = services.store
     late_until_ms = None
-    if to_ms is not None:
-        partition, origin = services.history.partition_for(webhook_id), services.settings.origin
+    if partition is not None:
+        origin = services.settings.origin
         late_until_ms = store.late_recorded_ms(partition, query.window, origin=origin)
-    # The retries first: one that succeeds meanwhile is seen at least once.
-    retries = store.retry_progress(webhook_id)
-    resent = store.resent_places(webhook_id)
-    return replace(query, late_until_ms=late_until_ms, resent=resent, retries=retries)
+    retries: dict[DeliveryPlace, RetryProgress] = {}
+    resent: set[DeliveryPlace] = set()
+    for webhook_id in query.webhook_ids:
+        # The retries first: one that succeeds meanwhile is seen at least once.
+        retries |= store.retry_progress(webhook_id)
+        resent |= store.resent_places(webhook_id)
+    return replace(query, late_until_ms=late_until_ms, resent=frozenset(resent), retries=retries)
 
 
 async def get_delivery(services: Services, caller: ApiKey, delivery_id: str) -> DeliveryDetail:
@@ -266,8 +293,8 @@ async def resend_events(
     """
     missing = dict.fromkeys(event_ids)
     query = DeliveryQuery(
-        webhook_id,
-        _window(from_ms, to_ms),
+        (webhook_id,),
+        window_of(from_ms, to_ms),
         event_ids=frozenset(missing),
         limit=len(missing),
         may_clip=from_ms is None,

@@ -34,6 +34,7 @@ from app.store import (
     routing,
     secret_rotation,
     statistics,
+    undelivered,
     waiting_work,
 )
 from app.store import accounts as account_table
@@ -411,6 +412,7 @@ class Store:
     find_webhooks = reads(overview.find_webhooks)
     list_most_missed = reads(overview.list_most_missed)
     count_webhooks_by_health = reads(overview.count_webhooks_by_health)
+    undelivered_webhooks = reads(undelivered.list_undelivered_webhooks)
 
     create_resends = writes(resend_table.create_resends)
     is_any_work_waiting = reads(waiting_work.is_any_work_waiting)

@@ -80,6 +80,31 @@ class DeliveriesDocument(Document):
     skipped: list[str] = Field(description="What of the log cannot be read.")
 
 
+class UndeliveredDocument(DeliveriesDocument):
+    """A page of failed, skipped or pending deliveries of several webhooks, the latest first."""
+
+    model_config = example(
+        {
+            "items": [_DELIVERY],
+            "nextCursor": "s1837-wh_2yPqkM5dTn4v",
+            "isPartial": False,
+            "from": "2026-11-21T08:00:00.000Z",
+            "skipped": [],
+            "webhookIds": ["wh_2yPqkM5dTn4v"],
+            "omittedWebhooks": 1,
+            "omittedWebhookIds": ["wh_8sWd41xQk0aT"],
+        }
+    )
+
+    webhook_ids: list[str] = Field(
+        description="The webhooks of the list: those with most such events."
+    )
+    omitted_webhooks: int = Field(
+        description="How many further webhooks have such events. This list leaves them out."
+    )
+    omitted_webhook_ids: list[str] = Field(description="Their ids, up to a hundred.")
+
+
 class AttemptDocument(Document):
     """A delivery attempt."""
 

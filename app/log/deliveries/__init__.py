@@ -1,6 +1,7 @@
-"""The deliveries of a webhook, read from the log: pages of them, and one with its attempts."""
+"""Deliveries, read from the log: pages of those of some webhooks, and one with its attempts."""
 
 from app.log.deliveries.delivery import DeliveryDetail, DeliveryPage, DeliverySummary
+from app.log.deliveries.merging import WebhookGroup, merge_pages, parse_groups
 from app.log.deliveries.query import LIMIT_MAX, DeliveryQuery
 from app.log.deliveries.reader import DeliveryReader
 
@@ -11,4 +12,7 @@ __all__ = [
     "DeliveryQuery",
     "DeliveryReader",
     "DeliverySummary",
+    "WebhookGroup",
+    "merge_pages",
+    "parse_groups",
 ]

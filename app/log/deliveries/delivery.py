@@ -107,7 +107,8 @@ class DeliveryPage:
 
     `next_cursor` continues; None at the end. With `is_partial` the page ended early because it had
     read as much as one page may. `from_ms` is the begin of the window that the log still has.
-    `skipped` says which offsets of the log cannot be read.
+    `skipped` says which offsets of the log cannot be read. `offsets` are those of the records that
+    the items were read from: of pending ones in `delivery_log`, else in `delivery_outcomes`.
     """
 
     items: tuple[DeliverySummary, ...]
@@ -115,6 +116,7 @@ class DeliveryPage:
     is_partial: bool
     from_ms: int
     skipped: tuple[str, ...] = ()
+    offsets: tuple[int, ...] = ()
 
 
 def of_outcome(record: RawRecord, outcome: DeliveryOutcome, origin: str) -> DeliverySummary:

@@ -1,7 +1,7 @@
 """Reads one page of deliveries, within limits of records and time."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from app.domain.deliveries import DeliveryPlace, DeliveryStatus
 from app.domain.model import OffsetRange
@@ -24,27 +24,62 @@ READS_MAX: Final = 50
 
 BYTES_MAX: Final = 16 * 2**20
 
+READS_MIN: Final = 8
+"""Reads of a part of a page: enough to find how many large records one read can return."""
+
 _RANGE_MAX: Final = 4_000
 
 
+class PageBudget(NamedTuple):
+    """What may be read of a topic for a page, or for one of the parts that it is merged from.
+
+    The log has to answer before `deadline`; no read begins after `turn`.
+    """
+
+    records: int
+    reads: int
+    byte_count: int
+    deadline: Deadline
+    turn: Deadline
+
+    @classmethod
+    def of(cls, deadline: Deadline) -> Self:
+        """The budget of a whole page."""
+        return cls(RECORDS_MAX, READS_MAX, BYTES_MAX, deadline, deadline)
+
+    def of_part(self, number: int, parts: int) -> Self:
+        """The budget of the part `number`, from 0, of equal ones that are read one by one."""
+        return self._replace(
+            records=self.records // parts,
+            reads=max(min(READS_MIN, self.reads), self.reads // parts),
+            byte_count=self.byte_count // parts,
+            turn=Deadline(self.deadline.left_s / (parts - number)),
+        )
+
+
 class BackwardRecords:
-    """Records of one partition with one key, latest first, within the budget of a page.
+    """Records of one partition with some keys, latest first, within the budget of a page.
 
     `end` is the offset below which nothing was returned: where to continue.
     """
 
     def __init__(
-        self, reader: RecordReader, partition: int, key: bytes, deadline: Deadline, at_once: int
+        self,
+        reader: RecordReader,
+        partition: int,
+        keys: frozenset[bytes],
+        budget: PageBudget,
+        at_once: int,
     ) -> None:
         self._reader = reader
         self._partition = partition
-        self._key = key
-        self._deadline = deadline
+        self._keys = keys
+        self._budget = budget
         self._at_once = at_once
         self.end = 0
         self.is_partial = False
-        self._records_left = RECORDS_MAX
-        self._reads_left = READS_MAX
+        self._records_left = budget.records
+        self._reads_left = budget.reads
 
     def below(self, end: int, start: int) -> Iterator[RawRecord]:
         """Yield the records of `[start, end)`; sets `is_partial` if the budget is used up.
@@ -64,7 +99,7 @@ class BackwardRecords:
                 width = max(1, width // 4)
                 continue
             for record in reversed(records):
-                if record.key == self._key:
+                if record.key in self._keys:
                     self.end = record.offset
                     yield record
             self.end = first
@@ -74,14 +109,15 @@ class BackwardRecords:
         return (
             self._records_left > 0
             and self._reads_left > 0
-            and self._reader.bytes_read < BYTES_MAX
-            and not self._deadline.is_over
+            and self._reader.bytes_read < self._budget.byte_count
+            and not self._budget.turn.is_over
         )
 
     def _read(self, start: int, end: int) -> list[RawRecord] | None:
         """The records of a range; None if it has too many bytes."""
         request = RangeRequest(start, end, end - start)
-        result = self._reader.read({self._partition: request}, self._deadline, BYTES_MAX // 2)
+        deadline, bytes_max = self._budget.deadline, self._budget.byte_count // 2
+        result = self._reader.read({self._partition: request}, deadline, bytes_max)
         result_of = result[self._partition]
         self._reads_left -= 1
         self._records_left -= len(result_of.records)
@@ -89,7 +125,7 @@ class BackwardRecords:
             raise LogUnavailable(problem)
         if result_of.position >= end:
             return list(result_of.records)
-        if self._deadline.is_over and not result_of.records:
+        if deadline.is_over and not result_of.records:
             raise LogUnavailable("the log did not answer in time")
         if end - start == 1:
             # One record may exceed the limit; without one, the offset was deleted or compacted.
@@ -106,6 +142,8 @@ class PageReading:
         self._types = TypeFilter(() if query.event_type is None else (query.event_type,))
         self._taken: set[tuple[int, int]] = set()
         self.items: list[DeliverySummary] = []
+        self.offsets: list[int] = []
+        """Of each item, the offset of the record that it was read from."""
 
     @property
     def is_full(self) -> bool:
@@ -134,7 +172,7 @@ class PageReading:
                 if self._is_requested(record):
                     self._taken.add(place)
                     delivery = of_record(record, self._origin, DeliveryStatus.PENDING)
-                    self.items.append(self._with_retries(delivery))
+                    self._append(self._with_retries(delivery), record)
                     if self.is_full:
                         return record.offset
             if records.is_partial:
@@ -160,10 +198,14 @@ class PageReading:
             is_new = place not in self._taken
             self._taken.add(place)
             if is_new and self._query.status in (None, delivery.status):
-                self.items.append(delivery)
+                self._append(delivery, record)
                 if self.is_full:
                     return record.offset if record.offset > outcomes.start else None
         return records.end if records.is_partial else None
+
+    def _append(self, delivery: DeliverySummary, record: RawRecord) -> None:
+        self.items.append(delivery)
+        self.offsets.append(record.offset)
 
     def _with_retries(self, delivery: DeliverySummary) -> DeliverySummary:
         progress = self._query.retries.get(delivery.place)

@@ -18,8 +18,9 @@ _CURSOR: Final = re.compile(r"(?:p([0-9]{1,19})\.)?s([0-9]{1,19})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeliveryQuery:
-    """A page of the deliveries of a webhook, whose event times are in `window`.
+    """A page of the deliveries of webhooks, whose event times are in `window`.
 
+    All webhooks have their records in the same partition, both of events and of outcomes.
     `event_type` may have wildcards, as in rules. If `may_clip`, the window begins at the first
     record that the log still has; otherwise an older window is an error. `late_until_ms` is when
     the last late event of the window arrived, if any: its outcome was written after that. The
@@ -27,7 +28,7 @@ class DeliveryQuery:
     with scheduled retries.
     """
 
-    webhook_id: str
+    webhook_ids: tuple[str, ...]
     window: Window
     status: DeliveryStatus | None = None
     event_type: str | None = None
@@ -38,6 +39,11 @@ class DeliveryQuery:
     late_until_ms: int | None = None
     resent: frozenset[DeliveryPlace] = frozenset()
     retries: Mapping[DeliveryPlace, RetryProgress] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> frozenset[bytes]:
+        """The keys of its records."""
+        return frozenset(each.encode() for each in self.webhook_ids)
 
     def is_waiting(self, place: DeliveryPlace) -> bool:
         """Whether a delivery waits for a scheduled retry."""

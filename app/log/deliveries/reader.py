@@ -1,6 +1,7 @@
 """Reads deliveries for the API and the console."""
 
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -26,7 +27,7 @@ from app.log.deliveries.delivery import (
     text_of,
 )
 from app.log.deliveries.lookup import DeliveryLookup, FoundAttempts
-from app.log.deliveries.page import BackwardRecords, PageReading, cursor_text
+from app.log.deliveries.page import BackwardRecords, PageBudget, PageReading, cursor_text
 from app.log.deliveries.query import DeliveryQuery, parse_delivery_cursor
 from app.log.deliveries.reader_pool import ReaderPool
 from app.log.deliveries.unsettled import UnsettledReader, UnsettledRecords
@@ -80,7 +81,7 @@ class DeliveryReader:
             pool.close()
 
     def page(self, query: DeliveryQuery) -> DeliveryPage:
-        """Return a page of the deliveries of a webhook.
+        """Return a page of deliveries.
 
         Raises:
             BrowseRefused: the cursor is invalid.
@@ -89,13 +90,28 @@ class DeliveryReader:
             LogUnavailable: the log does not answer.
         """
         with self._slot():
-            try:
-                return self._page(query)
-            except WindowNotRetained as refusal:
-                if not query.may_clip:
-                    raise
-                window = replace(query.window, from_ms=refusal.available_from_ms)
-                return self._page(replace(query, window=window))
+            return self._retained_page(query, PageBudget.of(Deadline(TIME_S_MAX)))
+
+    def pages(self, queries: Sequence[DeliveryQuery]) -> tuple[DeliveryPage, ...]:
+        """Return a page of each query; together they read as much as one page may.
+
+        Raises:
+            The errors of `page`, of any of them.
+        """
+        budget, parts = PageBudget.of(Deadline(TIME_S_MAX)), len(queries)
+        with self._slot():
+            return tuple(
+                self._retained_page(query, budget.of_part(number, parts))
+                for number, query in enumerate(queries)
+            )
+
+    def partitions_for(self, webhook_id: str) -> tuple[int, int]:
+        """The partitions with the events of a webhook, and with their outcomes.
+
+        Raises:
+            LogUnavailable: the log does not answer, or a topic does not exist.
+        """
+        return self._history.partition_for(webhook_id), self._outcomes.partition_for(webhook_id)
 
     def delivery(self, place: DeliveryPlace) -> DeliveryDetail:
         """Return a delivery by its place.
@@ -125,8 +141,16 @@ class DeliveryReader:
         stack.callback(self._slots.release)
         return stack
 
-    def _page(self, query: DeliveryQuery) -> DeliveryPage:
-        deadline = Deadline(TIME_S_MAX)
+    def _retained_page(self, query: DeliveryQuery, budget: PageBudget) -> DeliveryPage:
+        try:
+            return self._page(query, budget)
+        except WindowNotRetained as refusal:
+            if not query.may_clip:
+                raise
+            window = replace(query.window, from_ms=refusal.available_from_ms)
+            return self._page(replace(query, window=window), budget)
+
+    def _page(self, query: DeliveryQuery, budget: PageBudget) -> DeliveryPage:
         cursor = None if query.cursor is None else parse_delivery_cursor(query.cursor)
         has_pending = query.status in (None, DeliveryStatus.PENDING)
         pending = None
@@ -140,10 +164,10 @@ class DeliveryReader:
         pending_end, outcomes_end, is_partial = None, None, False
         with self._pools[DELIVERY_OUTCOMES].reader() as reader:
             if pending is not None:
-                records = self._backward(query, reader, outcomes.partition, deadline)
+                records = self._backward(query, reader, outcomes.partition, budget)
                 settled = reading.settled_among(records.below(*pending.recent_outcomes))
                 pending_end, is_partial = self._add_pending(
-                    query, pending, settled, reading, deadline
+                    query, pending, settled, reading, budget
                 )
             has_outcomes = outcomes.end > outcomes.start
             if query.status is DeliveryStatus.PENDING:
@@ -151,7 +175,7 @@ class DeliveryReader:
             if has_outcomes and (pending_end is not None or reading.is_full):
                 outcomes_end = outcomes.end
             elif has_outcomes:
-                records = self._backward(query, reader, outcomes.partition, deadline)
+                records = self._backward(query, reader, outcomes.partition, budget)
                 outcomes_end = reading.add_settled(outcomes, records)
                 is_partial = records.is_partial
             skipped = tuple(reader.damaged.values())
@@ -161,13 +185,13 @@ class DeliveryReader:
             is_partial,
             query.window.from_ms,
             skipped,
+            tuple(reading.offsets),
         )
 
     def _backward(
-        self, query: DeliveryQuery, reader: RecordReader, partition: int, deadline: Deadline
+        self, query: DeliveryQuery, reader: RecordReader, partition: int, budget: PageBudget
     ) -> BackwardRecords:
-        key = query.webhook_id.encode()
-        return BackwardRecords(reader, partition, key, deadline, 2 * query.limit)
+        return BackwardRecords(reader, partition, query.keys, budget, 2 * query.limit)
 
     def _outcome_range(self, query: DeliveryQuery) -> OffsetRange:
         """The offsets of the outcomes of a window.
@@ -176,11 +200,11 @@ class DeliveryReader:
             WindowNotRetained, LogUnavailable: see `LogHistory.offsets_for`.
         """
         behind_ms = outcome_disorder_ms(self._settings, query.window, query.late_until_ms)
-        return self._outcomes.offsets_for(query.webhook_id, query.window, behind_ms)
+        return self._outcomes.offsets_for(query.webhook_ids[0], query.window, behind_ms)
 
     def _pending(self, query: DeliveryQuery, end: int | None) -> "_Pending | None":
-        """The unsettled records of the partition of a webhook; None if there are none."""
-        partition = self._history.partition_for(query.webhook_id)
+        """The unsettled records of the partition of a query; None if there are none."""
+        partition = self._history.partition_for(query.webhook_ids[0])
         unsettled = self._unsettled.unsettled(partition).with_further(
             each.offset
             for each in query.retries
@@ -190,7 +214,7 @@ class DeliveryReader:
         end = unsettled.end if end is None else min(end, unsettled.end)
         if not unsettled.ranges_below(end):
             return None
-        partition = self._outcomes.partition_for(query.webhook_id)
+        partition = self._outcomes.partition_for(query.webhook_ids[0])
         bounds = self._outcomes.bounds(DELIVERY_OUTCOMES, partition)
         recent = (bounds.high, max(bounds.low, bounds.high - _RECENT_OUTCOMES))
         return _Pending(unsettled, end, recent)
@@ -201,11 +225,11 @@ class DeliveryReader:
         pending: "_Pending",
         settled: set[tuple[int, int]],
         reading: PageReading,
-        deadline: Deadline,
+        budget: PageBudget,
     ) -> tuple[int | None, bool]:
         """Add pending deliveries; return where to continue, and whether the budget is used up."""
         with self._pools[DELIVERY_LOG].reader() as reader:
-            records = self._backward(query, reader, pending.unsettled.partition, deadline)
+            records = self._backward(query, reader, pending.unsettled.partition, budget)
             end = reading.add_pending(pending.unsettled, records, pending.end, settled)
             return end, records.is_partial
 
