@@ -15,7 +15,7 @@ from app.api.models.deliveries import (
 from app.api.openapi import ANY_ERROR, errors
 from app.domain.accounts import Scope
 from app.domain.deliveries import DeliveryStatus
-from app.http.dependencies import AccountId, Cursor, ServicesDependency
+from app.http.dependencies import AccountId, Cursor, MergedCursor, ServicesDependency
 from app.http.problems import (
     BUSY,
     FORBIDDEN,
@@ -43,9 +43,6 @@ _From = Annotated[
 ]
 _To = Annotated[
     Time | None, Query(alias="to", description="Events before this time; by default now.")
-]
-_MergedCursor = Annotated[
-    str | None, Query(max_length=1_000, description="The `nextCursor` of the previous page.")
 ]
 _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Deliveries per page.")]
 
@@ -107,7 +104,7 @@ async def list_undelivered_deliveries(
     from_ms: _From = None,
     to_ms: _To = None,
     account_id: AccountId = None,
-    cursor: _MergedCursor = None,
+    cursor: MergedCursor = None,
     limit: _Limit = 50,
 ) -> UndeliveredDocument:
     """List failed, pending or skipped deliveries of several webhooks, the latest first.

@@ -21,6 +21,7 @@ from app.console import (
     delivery,
     delivery_search,
     event,
+    failures,
     job,
     jobs,
     live_stream,
@@ -57,6 +58,8 @@ PAGES: Final = (
     sign_in,
     delivery_search,
     deliveries,
+    # Before the page of a delivery, whose path matches.
+    failures,
     delivery,
     overview,
     event,

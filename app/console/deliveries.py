@@ -16,7 +16,7 @@ from app.console.formats import add_utc
 from app.console.forms import REJECTIONS, Form, form_rejection, parse_body
 from app.console.live_settled import count_settled
 from app.console.page_requests import ChangeRequest, ViewerRequest
-from app.console.urls import PREFIX, deliveries_url, jobs_url
+from app.console.urls import PREFIX, deliveries_url, jobs_url, page_url
 from app.console.webhooks import read_webhook
 from app.domain.deliveries import DeliveryStatus
 from app.domain.model import ReplayFilter, WebhookStatus
@@ -93,6 +93,7 @@ async def deliveries_page(
     if page is not None and not cursor and not any(typed.values()):
         newer = settled.loaded_with(page, present_ms)
     following = None if page is None else page.next_cursor
+    shown = typed | {"cursor": cursor or ""}
     return await request.render_form(
         "deliveries.html",
         rejection,
@@ -106,6 +107,7 @@ async def deliveries_page(
         resending=resending,
         may_resend=request.viewer.may_change and webhook.status is WebhookStatus.ENABLED,
         query=request.http.url.query,
+        suffix=page_url("", {"list": page_url("", shown)[1:]}),
         is_filtered=any(typed.values()),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         older=following and deliveries_url(webhook.id, typed | {"cursor": following}),

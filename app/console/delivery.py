@@ -1,18 +1,28 @@
 """The page of a delivery: the event as it was published, its status and its attempts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from app.console import deliveries, failures
 from app.console.delivery_parts import delivery_parts, version_of
 from app.console.flash_messages import flash_query
 from app.console.messages import HEX_BYTES_MAX, hex_lines
 from app.console.page_requests import ChangeRequest, ViewerRequest
-from app.console.urls import DELIVERIES, PREFIX, deliveries_url, event_url, jobs_url
+from app.console.urls import (
+    DELIVERIES,
+    FAILURES,
+    PREFIX,
+    deliveries_url,
+    event_url,
+    jobs_url,
+    page_url,
+)
 from app.domain.model import ReplayFilter, WebhookStatus
 from app.log.topics import DELIVERY_LOG
 from app.services.deliveries import get_delivery, resend_deliveries
@@ -54,11 +64,23 @@ async def delivery_page(delivery_id: str, request: ViewerRequest) -> Response:
         headers=found.header_texts(with_internal=viewer.is_operator),
         payload=shown_payload(found.body),
         deliveries_url=deliveries_url(webhook.id, {}),
+        list_url=_list_url(webhook.id, request.http.query_params),
         event_url=event_url(delivery.event_id),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         message_url=f"/console/log/topics/{DELIVERY_LOG}/messages?from=offset"
         f"&partition={place.partition}&offset={place.offset}",
     )
+
+
+def _list_url(webhook_id: str, query: Mapping[str, str]) -> str | None:
+    """The URL of the list that linked here, with its filter; None if it has none."""
+    if "failures" in query:
+        given = dict(parse_qsl(query["failures"]))
+        return page_url(FAILURES, {name: given.get(name) for name in failures.FIELDS})
+    given = dict(parse_qsl(query.get("list", "")))
+    names = (*deliveries.FIELDS, "cursor")
+    fields: dict[str, str | None] = {name: given[name] for name in names if name in given}
+    return deliveries_url(webhook_id, fields) if fields else None
 
 
 @router.post("/deliveries/{delivery_id}/resend", operation_id="resendDelivery")

@@ -20,6 +20,7 @@ NEW_REPLAY: Final = f"{PREFIX}/replays/new"
 WEBHOOKS: Final = f"{PREFIX}/webhooks"
 NOTICE_ENDPOINTS: Final = f"{PREFIX}/notice-endpoints"
 DELIVERIES: Final = f"{PREFIX}/deliveries"
+FAILURES: Final = f"{DELIVERIES}/failures"
 OVERVIEW: Final = f"{PREFIX}/overview"
 EVENTS: Final = f"{PREFIX}/events"
 

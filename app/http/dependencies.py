@@ -27,4 +27,9 @@ Cursor = Annotated[
     str | None, Query(max_length=500, description="The `nextCursor` of the previous page.")
 ]
 
+MergedCursor = Annotated[
+    str | None, Query(max_length=1_000, description="The `nextCursor` of the previous page.")
+]
+"""The cursor of a list that is merged from several."""
+
 Limit = Annotated[int, Query(ge=1, le=200, description="Items per page.")]

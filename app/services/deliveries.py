@@ -244,7 +244,7 @@ def _with_resends(found: DeliveryDetail, resends: Sequence[Resend]) -> DeliveryD
 async def resend_deliveries(
     services: Services, caller: ApiKey, delivery_ids: Sequence[str], webhook_id: str | None = None
 ) -> tuple[Resend, ...]:
-    """The resends of deliveries of one webhook, all or none; a worker sends each once more.
+    """The resends of deliveries; a worker sends each once more. Of a webhook, all or none are.
 
     A delivery with a pending resend is not resent twice.
 
@@ -259,13 +259,18 @@ async def resend_deliveries(
         if webhook_id is not None:
             services.store.webhook(webhook_id, of_account=caller.account_filter)
         found = [_delivery(services, each, webhook_id) for each in delivery_ids]
-        receiver_id = found[0].webhook_id
-        if webhook_id is None and any(each.webhook_id != receiver_id for each in found):
-            raise InvalidRequest(
-                fields=[FieldError("deliveryIds", len(found), "deliveries of one webhook")]
-            )
+        by_webhook: dict[str, list[DeliverySummary]] = {}
+        for each in found:
+            by_webhook.setdefault(each.webhook_id, []).append(each)
         try:
-            return _create_resends(services, caller, receiver_id, found)
+            # All of them before the first resend.
+            for receiver_id in by_webhook:
+                _check_enabled(services, caller, receiver_id)
+            return tuple(
+                resend
+                for receiver_id, deliveries in by_webhook.items()
+                for resend in _create_resends(services, caller, receiver_id, deliveries)
+            )
         except WebhookNotFound:
             raise DeliveryNotFound(delivery_ids[0]) from None
 
@@ -327,12 +332,16 @@ def _find(services: Services, query: DeliveryQuery) -> dict[str, DeliverySummary
 def _create_resends(
     services: Services, caller: ApiKey, webhook_id: str, deliveries: Sequence[DeliverySummary]
 ) -> tuple[Resend, ...]:
+    _check_enabled(services, caller, webhook_id)
+    new = [NewResend(each.place, each.event_id) for each in deliveries]
+    return services.store.create_resends(webhook_id, new, of_account=caller.account_filter)
+
+
+def _check_enabled(services: Services, caller: ApiKey, webhook_id: str) -> None:
     webhook = services.store.webhook(webhook_id, of_account=caller.account_filter)
     if webhook.status is not WebhookStatus.ENABLED:
         wrong = FieldError("status", webhook.status, WebhookStatus.ENABLED)
         raise WebhookNotEnabled(f"webhook {webhook.id!r} is {webhook.status}", [wrong])
-    new = [NewResend(each.place, each.event_id) for each in deliveries]
-    return services.store.create_resends(webhook_id, new, of_account=caller.account_filter)
 
 
 def _announced(services: Services, resends: tuple[Resend, ...]) -> tuple[Resend, ...]:

@@ -87,6 +87,9 @@ def test_an_owner_finds_a_failed_delivery_and_reads_what_the_receiver_answered(
     expect(page.get_by_text("Diagnostics")).to_have_count(0)
     assert page.locator("main img, main script").count() == 0
     assert_usable(page)
+    page.get_by_role("link", name="Back to the list").click()
+    expect(rows).to_have_count(1)
+    expect(page.get_by_label("Event id")).to_have_value("evt_3")
 
 
 def test_an_operator_finds_a_failed_delivery_by_event_id_resends_it_and_sees_it_succeed(
@@ -173,6 +176,41 @@ def test_an_operator_resends_selected_deliveries_of_the_list(
         page.reload()
         expect(rows).to_have_count(2)
         expect(page.get_by_role("button", name="Resend selected")).to_have_count(0)
+
+
+def test_an_owner_finds_the_failures_of_all_webhooks_and_resends_some(
+    chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread, other: ReceiverThread
+) -> None:
+    key = scene.key("fails", Scope.DEVELOPER)
+    for each, name in ((receiver, "billing"), (other, "shipping")):
+        each.expect(None)
+        each.answer(422)
+        webhook = scene.webhook_at("fails", each.url, name)
+        scene.owe(webhook, event(1), event(2))
+    with chromium.visitor(scene.origin) as visitor:
+        page = visitor.page
+        sign_in(visitor, key, "/console/deliveries")
+        page.get_by_role("link", name="Failures", exact=True).click()
+        rows = page.get_by_role("region", name="Deliveries").locator("tbody tr")
+
+        def are_counted() -> bool:
+            page.reload()
+            return rows.count() == 4
+
+        until(are_counted, "all failures are counted")
+        assert_usable(page)
+        rows.get_by_role("link", name="shipping").first.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("failed")
+        page.get_by_role("link", name="Back to the list").click()
+        expect(rows).to_have_count(4)
+        for each in (receiver, other):
+            each.answer(204)
+        page.get_by_label("Select evt_1 to billing").check()
+        page.get_by_label("Select evt_2 to shipping").check()
+        page.get_by_role("button", name="Resend selected").click()
+        expect(page.get_by_text("2 resends queued.")).to_be_visible()
+        until(lambda: (receiver.taken, other.taken) == (["evt_1"], ["evt_2"]), "both are resent")
+        assert len(page.content()) < 100_000
 
 
 def test_a_payload_is_shown_in_part_and_downloaded_byte_for_byte(
