@@ -78,7 +78,7 @@ def _undelivered(
         yield from page["items"]
     if page is not None and page["omittedWebhooks"]:
         count, ids = page["omittedWebhooks"], page["omittedWebhookIds"]
-        click.echo(f"rewind: {count} more webhooks with {status} events are not listed:", err=True)
+        click.echo(f"rewind: webhooks with {status} events that are not listed: {count}", err=True)
         for each in ids:
             click.echo(each, err=True)
 

@@ -29,6 +29,9 @@ from app.services.undelivered import (
 
 ROWS: Final = 50
 
+LINKS_MAX: Final = 30
+"""Links to the lists of further webhooks."""
+
 FIELDS: Final = ("status", "range", "eventType", "accountId")
 """The fields of the filter; the range is one of `time_ranges`, the others have the API's names."""
 
@@ -115,8 +118,8 @@ def _pending_resends(request: PageRequest, page: UndeliveredPage | None) -> set[
 async def _omitted_links(
     request: PageRequest, page: UndeliveredPage, typed: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """The names of further webhooks, and the URLs of their lists."""
-    ids = page.omitted_webhook_ids
+    """The names of up to `LINKS_MAX` further webhooks, and the URLs of their lists."""
+    ids = page.omitted_webhook_ids[:LINKS_MAX]
     found = await run_in_threadpool(request.services.store.find_webhooks, ids)
     fields = {"status": typed["status"] or str(DeliveryStatus.FAILED)}
     fields["eventType"] = typed["eventType"]

@@ -260,7 +260,7 @@ def test_the_command_lists_failures_and_names_other_webhooks(
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert (len(found), {each["status"] for each in found}) == (40, {"failed"})
     note, *ids = result.stderr.splitlines()
-    assert note == "rewind: 3 more webhooks with failed events are not listed:"
+    assert note == "rewind: webhooks with failed events that are not listed: 3"
     assert {*ids, *(each["webhookId"] for each in found)} == {each.id for each in webhooks}
     wrong = CliRunner().invoke(main, ["deliveries", "list", "--event-id", "evt_1", *options])
     assert (wrong.exit_code, wrong.stdout) == (2, "")
