@@ -13,7 +13,8 @@ import pytest
 
 from spark_jobs.errors import StorageFailed
 from spark_jobs.storage import StoredFile, open_store
-from spark_jobs.tables import Table, open_table
+from spark_jobs.tables import Table, chain, open_table
+from spark_jobs.tables import table as table_module
 from spark_jobs.tables.chain import checkpoint_path
 from tests.support.processes.killed_children import ends_when_killed_at_line
 from tests.support.spark.table_runs import compact, load, paths
@@ -131,28 +132,32 @@ def test_a_missing_checkpoint_is_written_with_the_next_commit(tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.processes
-def test_a_killed_commit_is_complete_or_absent(tmp_path: Path) -> None:
+def test_a_killed_commit_is_complete_or_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (chain, table_module):
+        monkeypatch.setattr(module, "CHECKPOINT_EVERY", 10)
     begun = open_table(str(tmp_path / "begun"))
-    for end in range(1, 100):
+    for end in range(1, 10):
         load(begun, end)
     seen = set()
     for number in itertools.count():
         commits = tmp_path / str(number) / "_commits"
         shutil.copytree(tmp_path / "begun/_commits", commits, copy_function=os.link)
         table = open_table(str(tmp_path / str(number)))
-        # The hundredth commit, which has a checkpoint.
+        # The tenth commit, which has a checkpoint.
         ended = ends_when_killed_at_line(
-            number, "spark_jobs/tables/table.py", partial(load, table, 100)
+            number, "spark_jobs/tables/table.py", partial(load, table, 10)
         )
         head = table.head()
         seen.add((head.version, head.position["end"], head.records, head.checkpoint))
-        load(table, 200)
+        load(table, 20)
         again = table.head()
         assert (again.version, again.records) == (head.version + 1, head.records + 3)
-        assert again.checkpoint == again.version // 100 * 100
+        assert again.checkpoint == again.version // 10 * 10
         if ended:
             break
-    assert seen == {(99, 99, 297, 0), (100, 100, 300, 0), (100, 100, 300, 100)}
+    assert seen == {(9, 9, 27, 0), (10, 10, 30, 0), (10, 10, 30, 10)}
 
 
 def test_without_checkpoints_all_commits_are_read(long_table: str, tmp_path: Path) -> None:
