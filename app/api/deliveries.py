@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from app.api.admission import CallerDependency
 from app.api.models.deliveries import (
@@ -30,23 +30,33 @@ from app.http.problems import (
 from app.http.request_bodies import EventId, EventTypeGlob, ResendRequest, Time
 from app.log.deliveries import LIMIT_MAX
 from app.services import deliveries
+from app.services.deliveries import DeliverySelection
 from app.services.errors import FieldError, InvalidRequest
-from app.services.undelivered import UndeliveredSelection, list_undelivered
-
-_EventType = Annotated[
-    EventTypeGlob | None,
-    Query(alias="eventType", description="Only of this event type; may have wildcards."),
-]
-_From = Annotated[
-    Time | None,
-    Query(alias="from", description="Events from this time on; by default a day before `to`."),
-]
-_To = Annotated[
-    Time | None, Query(alias="to", description="Events before this time; by default now.")
-]
-_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Deliveries per page.")]
+from app.services.undelivered import list_undelivered
 
 router = APIRouter(tags=["deliveries"], responses=ANY_ERROR)
+
+
+def delivery_selection(
+    status: DeliveryStatus | None = None,
+    event_type: Annotated[
+        EventTypeGlob | None,
+        Query(alias="eventType", description="Only of this event type; may have wildcards."),
+    ] = None,
+    from_ms: Annotated[
+        Time | None,
+        Query(alias="from", description="Events from this time on; by default a day before `to`."),
+    ] = None,
+    to_ms: Annotated[
+        Time | None, Query(alias="to", description="Events before this time; by default now.")
+    ] = None,
+) -> DeliverySelection:
+    """The selection of a list, from its query parameters."""
+    return DeliverySelection(status, event_type, from_ms, to_ms)
+
+
+_Selection = Annotated[DeliverySelection, Depends(delivery_selection)]
+_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Deliveries per page.")]
 
 
 @router.get(
@@ -58,13 +68,10 @@ async def list_deliveries(
     webhook_id: str,
     services: ServicesDependency,
     caller: CallerDependency,
-    status: DeliveryStatus | None = None,
-    event_type: _EventType = None,
+    selection: _Selection,
     event_id: Annotated[
         EventId | None, Query(alias="eventId", description="Only deliveries of this event.")
     ] = None,
-    from_ms: _From = None,
-    to_ms: _To = None,
     cursor: Cursor = None,
     limit: _Limit = 50,
 ) -> DeliveriesDocument:
@@ -78,10 +85,7 @@ async def list_deliveries(
         services,
         caller,
         webhook_id,
-        from_ms=from_ms,
-        to_ms=to_ms,
-        status=status,
-        event_type=event_type,
+        selection,
         event_id=event_id,
         cursor=cursor,
         limit=limit,
@@ -97,26 +101,22 @@ async def list_deliveries(
 async def list_undelivered_deliveries(
     services: ServicesDependency,
     caller: CallerDependency,
-    status: Annotated[
-        DeliveryStatus | None, Query(description="Required: failed, pending or skipped.")
-    ] = None,
-    event_type: _EventType = None,
-    from_ms: _From = None,
-    to_ms: _To = None,
+    selection: _Selection,
     account_id: AccountId = None,
     cursor: MergedCursor = None,
     limit: _Limit = 50,
 ) -> UndeliveredDocument:
     """List failed, pending or skipped deliveries of several webhooks, the latest first.
 
-    The list has the ten webhooks with most such events in the hours of the window, by the
-    statistics, which are some seconds old; pending ones are those of webhooks with events that
-    wait for a retry. `omittedWebhooks` says how many others there are. All together, a page reads
-    as much as a page of one webhook: up to 20,000 records. If it ends for that reason, `isPartial`
-    is true, and the next page may have deliveries that are later than some of this one.
+    `status` is required. The list has the ten webhooks with most such events in the hours of the
+    window, by the statistics, which are some seconds old; pending ones are those of webhooks with
+    events that wait for a retry. `omittedWebhooks` says how many others there are. All together, a
+    page reads as much as a page of one webhook: up to 20,000 records. If it ends for that reason,
+    `isPartial` is true, and the next page may have deliveries that are later than some of this one.
     """
-    selection = UndeliveredSelection(status, event_type, from_ms, to_ms, account_id)
-    page = await list_undelivered(services, caller, selection, cursor=cursor, limit=limit)
+    page = await list_undelivered(
+        services, caller, selection, account_id=account_id, cursor=cursor, limit=limit
+    )
     return UndeliveredDocument.model_validate(page)
 
 

@@ -22,7 +22,7 @@ from app.domain.deliveries import DeliveryStatus
 from app.domain.model import ReplayFilter, WebhookStatus
 from app.http.dependencies import Cursor
 from app.http.request_bodies import EventId, EventTypeGlob, RequestBody, ResendRequest, Time
-from app.services.deliveries import list_deliveries, resend_deliveries
+from app.services.deliveries import DeliverySelection, list_deliveries, resend_deliveries
 from app.services.services import now_ms
 
 ROWS: Final = 50
@@ -34,7 +34,7 @@ FIELDS: Final = ("status", "eventId", "eventType", *TIMES)
 router = APIRouter(prefix=PREFIX)
 
 
-class DeliverySelection(RequestBody):
+class DeliveryFilter(RequestBody):
     """The filter of a list of deliveries."""
 
     status: DeliveryStatus | None = None
@@ -53,6 +53,11 @@ class DeliverySelection(RequestBody):
         given = {name: text for name, text in typed.items() if text}
         given |= {name: add_utc(given[name]) for name in TIMES if name in given}
         return parse_body(cls, given)
+
+    @property
+    def selection(self) -> DeliverySelection:
+        """Its selection, which leaves out the event id."""
+        return DeliverySelection(self.status, self.event_type, self.from_ms, self.to_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +83,13 @@ async def deliveries_page(
     settled = await run_in_threadpool(count_settled, services, webhook.id, present_ms)
     page, rejection = None, None
     try:
-        selection = DeliverySelection.of_fields(typed)
+        wanted = DeliveryFilter.of_fields(typed)
         page = await list_deliveries(
             services,
             request.key,
             webhook_id,
-            **dict(selection),
+            wanted.selection,
+            event_id=wanted.event_id,
             cursor=cursor or None,
             limit=ROWS,
         )

@@ -1,6 +1,7 @@
 """The failed, pending or skipped deliveries of all webhooks, and a form to resend some."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -8,7 +9,7 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from app.console.deliveries import DeliverySelection, DeliveryTab
+from app.console.deliveries import DeliveryFilter, DeliveryTab
 from app.console.delivery_parts import version_of
 from app.console.flash_messages import flash_query
 from app.console.forms import REJECTIONS, form_rejection, parse_body
@@ -23,7 +24,6 @@ from app.services.services import now_ms
 from app.services.undelivered import (
     STATUSES,
     UndeliveredPage,
-    UndeliveredSelection,
     list_undelivered,
 )
 
@@ -52,17 +52,21 @@ async def failures_page(
     typed = {name: query.get(name, "").strip() for name in FIELDS}
     page, rejection = None, None
     try:
-        filtered = DeliverySelection.of_fields(
+        wanted = DeliveryFilter.of_fields(
             {"status": typed["status"], "eventType": typed["eventType"]}
         )
-        selection = UndeliveredSelection(
-            filtered.status or DeliveryStatus.FAILED,
-            filtered.event_type,
+        selection = replace(
+            wanted.selection,
+            status=wanted.status or DeliveryStatus.FAILED,
             from_ms=shown.from_ms,
-            account_id=account_id or None,
         )
         page = await list_undelivered(
-            services, request.key, selection, cursor=cursor or None, limit=ROWS
+            services,
+            request.key,
+            selection,
+            account_id=account_id or None,
+            cursor=cursor or None,
+            limit=ROWS,
         )
     except REJECTIONS as error:
         rejection = form_rejection(error, FIELDS)

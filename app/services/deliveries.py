@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anyio import to_thread
@@ -39,20 +39,27 @@ PAGES_MAX: Final = 10
 """Pages that are read to find the deliveries of events."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeliverySelection:
+    """What to list, by default the last day: the fields are as in `DeliveryQuery`."""
+
+    status: DeliveryStatus | None = None
+    event_type: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
 async def list_deliveries(
     services: Services,
     caller: ApiKey,
     webhook_id: str,
+    selection: DeliverySelection,
     *,
-    from_ms: int | None = None,
-    to_ms: int | None = None,
-    status: DeliveryStatus | None = None,
-    event_type: str | None = None,
     event_id: str | None = None,
     cursor: str | None = None,
     limit: int,
 ) -> DeliveryPage:
-    """A page of the deliveries of a webhook, by default those of events of the last day.
+    """A page of the deliveries of a webhook, or of those of one event.
 
     Raises:
         InvalidRequest: the window ends before it begins.
@@ -63,17 +70,17 @@ async def list_deliveries(
     """
     query = DeliveryQuery(
         (webhook_id,),
-        window_of(from_ms, to_ms),
-        status,
-        event_type,
+        window_of(selection.from_ms, selection.to_ms),
+        selection.status,
+        selection.event_type,
         None if event_id is None else frozenset((event_id,)),
         cursor,
         limit,
-        may_clip=from_ms is None,
+        may_clip=selection.from_ms is None,
     )
 
     def read() -> DeliveryPage:
-        completed = _completed(services, caller, query, to_ms)
+        completed = _completed(services, caller, query, selection.to_ms)
         with older_deliveries_named(services, caller):
             return services.deliveries.page(completed)
 

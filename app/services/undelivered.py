@@ -19,7 +19,12 @@ from app.log.deliveries import (
 from app.log.deliveries.merging import IS_OVER
 from app.log.errors import BrowseRefused
 from app.services.authentication import select_account
-from app.services.deliveries import older_deliveries_named, window_of, with_stored
+from app.services.deliveries import (
+    DeliverySelection,
+    older_deliveries_named,
+    window_of,
+    with_stored,
+)
 from app.services.errors import FieldError, InvalidRequest
 from app.services.services import Services
 
@@ -32,18 +37,6 @@ OMITTED_MAX: Final = 100
 STATUSES: Final = (DeliveryStatus.FAILED, DeliveryStatus.PENDING, DeliveryStatus.SKIPPED)
 
 _GROUPS_ALLOWED: Final = "the nextCursor of the previous page"
-
-
-@dataclass(frozen=True, slots=True)
-class UndeliveredSelection:
-    """What to list: `status` is one of `STATUSES`; the other fields are as in `DeliveryQuery`."""
-
-    status: DeliveryStatus | None
-    event_type: str | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    account_id: str | None = None
-    """Only of this account; None for all that the caller may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +65,17 @@ class UndeliveredPage:
 async def list_undelivered(
     services: Services,
     caller: ApiKey,
-    selection: UndeliveredSelection,
+    selection: DeliverySelection,
     *,
+    account_id: str | None = None,
     cursor: str | None = None,
     limit: int,
 ) -> UndeliveredPage:
     """A page of the failed, skipped or pending deliveries of the webhooks that have most of them.
 
     The database says which webhooks have some, the log has the deliveries. The pages of a list are
-    of the webhooks of its first page.
+    of the webhooks of its first page. Without `account_id` they are of all accounts that the caller
+    may see.
 
     Raises:
         InvalidRequest: the status is not one of `STATUSES`, or the window ends before it begins.
@@ -92,7 +87,7 @@ async def list_undelivered(
     if selection.status not in STATUSES:
         allowed = "failed, pending or skipped; the list of one webhook has all deliveries"
         raise InvalidRequest(fields=[FieldError("status", selection.status, allowed)])
-    of_account = select_account(caller, selection.account_id)
+    of_account = select_account(caller, account_id)
     listing = _Listing(services, caller, selection, of_account, limit)
     with services.delivery_slots.slot(caller):
         return await to_thread.run_sync(listing.read, cursor)
@@ -105,7 +100,7 @@ class _Listing:
         self,
         services: Services,
         caller: ApiKey,
-        selection: UndeliveredSelection,
+        selection: DeliverySelection,
         of_account: str | None,
         limit: int,
     ) -> None:
