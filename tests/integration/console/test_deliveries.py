@@ -44,10 +44,6 @@ def orders(scene: ConsoleScene) -> Iterator[Webhook]:
 EVENTS: Final = 300
 
 
-def slow_down(_: EndpointOptions) -> EndpointOptions:
-    return EndpointOptions(max_events_per_second=1)
-
-
 def settled(scene: ConsoleScene, webhook: Webhook) -> int:
     return sum(record.key == webhook.id for record in scene.read(DELIVERY_OUTCOMES))
 
@@ -247,9 +243,10 @@ def test_a_pending_delivery_is_updated_until_it_is_settled(
     chromium: Chromium, scene: ConsoleScene, receiver: ReceiverThread
 ) -> None:
     key = scene.key("waits", Scope.DEVELOPER)
-    webhook = scene.webhook_of("waits", receiver)
-    # The last event would be sent after minutes.
-    scene.store.update_webhook(webhook.id, change_options=slow_down)
+    # The last event would be sent after minutes. The limit is there before the deliverers see the
+    # webhook, which would send all events at once without it.
+    slow = EndpointOptions(max_events_per_second=1)
+    webhook = scene.webhook_of("waits", receiver, slow)
     scene.owe(webhook, *events(0, EVENTS))
     last = f"evt_{EVENTS - 1}"
     with chromium.visitor(scene.origin) as visitor:

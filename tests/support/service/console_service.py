@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.domain.accounts import Scope
+from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions
 from app.domain.log_samples import ALL_GROUPS, ALL_TOPICS, LogSample, Series, SeriesKind
 from app.domain.model import NewReplay, NewWebhook, Replay, Webhook, Window
 from app.domain.options import ReplayOptions
@@ -82,19 +83,29 @@ class ConsoleScene(LiveScene):
         self._account_ids[account] = key.account.id
         return token
 
-    def webhook_of(self, account: str, receiver: ReceiverThread) -> Webhook:
+    def webhook_of(
+        self, account: str, receiver: ReceiverThread, options: EndpointOptions = NO_OPTIONS
+    ) -> Webhook:
         """Create an ENABLED webhook for an account with a key."""
         # Several webhooks may share a receiver, whose secrets differ.
         receiver.expect(None)
-        return self.webhook_at(account, receiver.url)
+        return self.webhook_at(account, receiver.url, options=options)
 
-    def webhook_at(self, account: str, url: str, description: str = "test") -> Webhook:
+    def webhook_at(
+        self,
+        account: str,
+        url: str,
+        description: str = "test",
+        options: EndpointOptions = NO_OPTIONS,
+    ) -> Webhook:
         """Create an ENABLED webhook with a URL for an account with a key.
 
         It does not recover by itself: replays are requested.
         """
         account_id = self._account_ids[account]
-        new = NewWebhook(url, description, new_secret(), account_id, auto_recovery=False)
+        new = NewWebhook(
+            url, description, new_secret(), account_id, auto_recovery=False, options=options
+        )
         webhook = self.store.create_webhook(new)
         return self.store.enable_webhook(webhook.id, webhook.url)
 
