@@ -1,33 +1,49 @@
 """Free ports for servers that need a known port or restart on the same one."""
 
+import fcntl
 import itertools
 import os
 import random
 import socket
-from typing import Final
+import tempfile
+from pathlib import Path
+from typing import IO, Final
 
 # Below the range that Linux takes ports for outgoing connections from, so that a server which is
 # down for a while finds its port free when it comes back.
 PORTS: Final = range(20_000, 32_000)
 
-SHARES: Final = 12
-"""The number of parts into which the test workers divide the ports."""
+SHARES: Final = 24
+"""The number of parts into which processes with tests divide the ports."""
+
+_locks: Final[list[IO[bytes]]] = []
+"""The lock of this process's share, which the kernel releases when the process ends."""
 
 
 def _share() -> range:
-    """Return this worker's ports, or all ports in a run without workers."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None:
-        return PORTS
+    """Return this process's ports, which no other process with tests has, in this run or another.
+
+    A port is free for a moment between its choice and its server, and while a server restarts.
+    """
+    folder = Path(tempfile.gettempdir()) / f"rewind-test-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
     size = len(PORTS) // SHARES
-    # A worker that replaces a crashed one has a new number, so numbers may be large.
-    start = PORTS.start + int(worker.removeprefix("gw")) % SHARES * size
-    return range(start, start + size)
+    for start in PORTS[: SHARES * size : size]:
+        lock = (folder / str(start)).open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        _locks.append(lock)
+        return range(start, start + size)
+    raise RuntimeError(f"{SHARES} processes with tests run already; see the locks in {folder}")
 
 
-# In turn, so that what was chosen and is not bound yet is not chosen again soon; from anywhere,
-# so that two runs on one machine seldom meet.
-_turns = itertools.islice(itertools.cycle(_share()), random.randrange(len(_share())), None)
+# In turn, so that what was chosen and is not bound yet is not chosen again soon; from anywhere, so
+# that a client of the last run on these ports seldom meets a server of this one.
+_ports = _share()
+_turns = itertools.islice(itertools.cycle(_ports), random.randrange(len(_ports)), None)
 
 
 def free_port() -> int:
