@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# What is imported is compiled at its first import; the other modules need not be.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+    --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo spark up unit test test-all coverage check docs bench bench-peers clean services
@@ -58,7 +60,7 @@ services:  ## Install what the tests need from Debian: MariaDB's server, Chromiu
 
 # Hundreds of processes load our code: the first one compiles it for all, whatever the environment
 # says.
-unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
+demo up unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
 
 T := tests/unit
 # The tests of one file run in one process: a second one would only import them.

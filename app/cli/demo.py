@@ -11,7 +11,7 @@ from app.cli.options import EXIT_FAILURE
 @click.option(
     "--events",
     type=click.IntRange(400, 24_000),
-    default=24_000,
+    default=8_000,
     show_default=True,
     help="How many events the platform publishes.",
 )
