@@ -1,11 +1,13 @@
 """Measure a webhook system that runs elsewhere and print a table; see `--help`."""
 
 import sys
+from collections.abc import Sequence
 
 import click
 
 from benchmarks.peers.webhooks import measuring
 from benchmarks.peers.webhooks.marked_receiver import marked_receiver
+from benchmarks.peers.webhooks.measuring import Stage
 from benchmarks.peers.webhooks.systems import Convoy, Outpost, Rewind, Svix, WebhookSystem
 from benchmarks.table import Group, print_group, print_head
 
@@ -52,9 +54,25 @@ def main(
     with system, marked_receiver(listen) as receiver:
         receiver_url = f"http://{receiver_host or listen}:{receiver.port}/hook"
         cost = measuring.Cost(pids)
-        lines = measuring.measure(system, receiver, receiver_url, cost, scale)
+        stages = measuring.measure(system, receiver, receiver_url, cost, scale)
     print_head()
+    lines = [line for stage in stages for line in stage.lines]
     print_group(Group(f"{system.name} at {system.url}", lines))
+    check_arrivals(stages, receiver_url)
+
+
+def check_arrivals(stages: Sequence[Stage], receiver_url: str) -> None:
+    """Check that events have arrived in each stage.
+
+    Raises:
+        ClickException: there are stages without arrivals, which the message names.
+    """
+    silent = [stage.name for stage in stages if not stage.has_arrivals]
+    if silent:
+        raise click.ClickException(
+            f"no event arrived: stages={', '.join(silent)}; receiver={receiver_url}; "
+            "see the log of the system, and whether it can reach the receiver"
+        )
 
 
 def _system(

@@ -49,6 +49,10 @@ class Arrivals(NamedTuple):
             first.setdefault(number, at_s)
         return first
 
+    def first_of(self, numbers: range) -> dict[int, float]:
+        """Return the first arrivals of these events alone."""
+        return {number: at_s for number, at_s in self.first_s.items() if number in numbers}
+
     @property
     def repeated(self) -> int:
         """How many arrivals were not the first of their event."""
@@ -67,16 +71,21 @@ class MarkedReceiver:
         self._call("answer", status)
 
     def count(self) -> int:
-        """Return the events that have arrived."""
+        """Return the number of arrivals, repeated ones included."""
         count: int = self._call("count")
         return count
+
+    def distinct(self, numbers: range) -> int:
+        """Return how many of these events have arrived."""
+        distinct: int = self._call("distinct", numbers)
+        return distinct
 
     def arrivals(self) -> Arrivals:
         """Return the events that have arrived, and forget them."""
         arrivals: Arrivals = self._call("arrivals")
         return arrivals
 
-    def _call(self, name: str, argument: int | None = None) -> Any:
+    def _call(self, name: str, argument: int | range | None = None) -> Any:
         self._control.send((name, argument))
         return self._control.recv()
 
@@ -118,6 +127,8 @@ async def _serve_until_stopped(control: Connection, address: str, port: int) -> 
                 control.send(None)
             case ("count", _):
                 control.send(len(events))
+            case ("distinct", numbers):
+                control.send(len(Arrivals(events).first_of(numbers)))
             case ("arrivals", _):
                 control.send(Arrivals(tuple(events)))
                 events.clear()

@@ -5,6 +5,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import psutil
@@ -22,6 +23,9 @@ STEADY_RATE: Final = 200.0
 QUIET_S: Final = 5.0
 """A system has noted all failures, or sent all it will send, when this long nothing arrives."""
 
+GIVE_UP_S: Final = 6 * QUIET_S
+"""Events that are missing when this long nothing arrives are reported as missing."""
+
 POLL_S: Final = 0.05
 DEADLINE_S: Final = 600.0
 
@@ -33,6 +37,22 @@ class WebhookScale(NamedTuple):
     live: int
     steady_s: float
     idle_s: float
+
+    @property
+    def missed_numbers(self) -> range:
+        """The events that are published while the receiver fails."""
+        return range(self.missed)
+
+    @property
+    def live_numbers(self) -> range:
+        """The events that are published as fast as the system accepts them."""
+        return range(self.missed, self.missed + self.live)
+
+    @property
+    def steady_numbers(self) -> range:
+        """The events that are published at the steady rate."""
+        start = self.live_numbers.stop
+        return range(start, start + int(STEADY_RATE * self.steady_s))
 
 
 FULL: Final = WebhookScale(5_000, 5_000, 20.0, 30.0)
@@ -64,6 +84,35 @@ class Cost:
         return total_s
 
 
+@dataclass(frozen=True, slots=True)
+class ArrivalWait:
+    """Waits for arrivals at a receiver."""
+
+    receiver: MarkedReceiver
+    now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def for_events(self, numbers: range) -> None:
+        """Wait until each of these events has arrived, or nothing has for `GIVE_UP_S`.
+
+        Repeated events do not count: the system is not ready before the last event has arrived.
+        """
+        self._wait(lambda: self.receiver.distinct(numbers) == len(numbers), GIVE_UP_S)
+
+    def for_quiet(self) -> None:
+        """Wait until nothing has arrived for `QUIET_S`."""
+        self._wait(lambda: False, QUIET_S)
+
+    def _wait(self, is_done: Callable[[], bool], quiet_s: float) -> None:
+        deadline_s = self.now_s() + DEADLINE_S
+        last_count, changed_s = self.receiver.count(), self.now_s()
+        while not is_done() and self.now_s() < min(deadline_s, changed_s + quiet_s):
+            self.sleep(POLL_S)
+            count = self.receiver.count()
+            if count != last_count:
+                last_count, changed_s = count, self.now_s()
+
+
 class Brought(NamedTuple):
     """How a system sent missed events, in events/s and ms."""
 
@@ -73,134 +122,142 @@ class Brought(NamedTuple):
     first_ms: float
 
 
-def measure(
-    system: WebhookSystem,
-    receiver: MarkedReceiver,
-    receiver_url: str,
-    cost: Cost,
-    scale: WebhookScale,
-) -> list[Line]:
-    """Subscribe the receiver, and measure everything once."""
-    receiver.answer(ACCEPTED)
-    system.subscribe(receiver_url)
-    return [
-        *_measure_missed(system, receiver, cost, scale.missed),
-        *_measure_live(system, receiver, scale),
-        *_measure_steady(system, receiver, cost, scale),
-        *_measure_idle(cost, scale.idle_s),
-    ]
-
-
 def brought(arrivals: Arrivals, asked_s: float, events: int) -> Brought:
     """Return the figures of events that arrived after the request at `asked_s`.
 
     The rate counts distinct events between the first arrival and the last first one.
     """
     first = sorted(arrivals.first_s.values())
-    if len(first) < 2:
-        return Brought(math.nan, events - len(first), arrivals.repeated, math.nan)
-    rate = (len(first) - 1) / (first[-1] - first[0])
-    return Brought(rate, events - len(first), arrivals.repeated, (first[0] - asked_s) * 1e3)
+    rate = (len(first) - 1) / (first[-1] - first[0]) if len(first) > 1 else math.nan
+    first_ms = (first[0] - asked_s) * 1e3 if first else math.nan
+    return Brought(rate, events - len(first), arrivals.repeated, first_ms)
 
 
-def _measure_missed(
-    system: WebhookSystem, receiver: MarkedReceiver, cost: Cost, events: int
-) -> list[Line]:
-    since = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=2)
-    receiver.answer(UNAVAILABLE)
-    _publish(system, 0, events)
-    _wait_until_quiet(receiver)
+class Stage(NamedTuple):
+    """The figures of one stage; without arrivals the rates and times among them are NaN."""
+
+    name: str
+    lines: list[Line]
+    has_arrivals: bool = True
+
+
+def measure(
+    system: WebhookSystem,
+    receiver: MarkedReceiver,
+    receiver_url: str,
+    cost: Cost,
+    scale: WebhookScale,
+) -> list[Stage]:
+    """Subscribe the receiver, and measure everything once."""
     receiver.answer(ACCEPTED)
-    cost.start()
-    asked_s = time.monotonic()
-    system.bring_missed(since)
-    _wait_until(lambda: receiver.count() >= events, receiver)
-    spent_s = cost.spent_s()
-    _wait_until_quiet(receiver)
-    found = brought(receiver.arrivals(), asked_s, events)
-    return [
-        Line("missed events sent again", found.rate, "events/s"),
-        Line(f"  missing of {events:,}", found.missing, "events"),
-        Line("  sent twice", found.repeated, "events"),
-        Line("  from asking to the first arrival", found.first_ms, "ms"),
-        *_cpu_line("  processor time for 1,000", spent_s, events),
-    ]
+    system.subscribe(receiver_url)
+    stages = Stages(system, ArrivalWait(receiver), cost, scale)
+    return [stages.missed(), stages.live(), stages.steady(), stages.idle()]
 
 
-def _measure_live(
-    system: WebhookSystem, receiver: MarkedReceiver, scale: WebhookScale
-) -> list[Line]:
-    first_number = scale.missed
-    sent_s = _publish(system, first_number, scale.live)
-    _wait_until(lambda: receiver.count() >= scale.live, receiver)
-    first = receiver.arrivals().first_s
-    rate = len(first) / (max(first.values()) - min(sent_s))
-    return [
-        Line("single publishes, delivered live", rate, "events/s"),
-        Line(f"  missing of {scale.live:,}", scale.live - len(first), "events"),
-    ]
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages of a measurement of one system, whose receiver is subscribed."""
+
+    system: WebhookSystem
+    wait: ArrivalWait
+    cost: Cost
+    scale: WebhookScale
+
+    @property
+    def receiver(self) -> MarkedReceiver:
+        """The receiver of all events."""
+        return self.wait.receiver
+
+    def missed(self) -> Stage:
+        """Publish while the receiver fails, then ask for what it missed."""
+        numbers = self.scale.missed_numbers
+        since = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=2)
+        self.receiver.answer(UNAVAILABLE)
+        self._publish(numbers)
+        self.wait.for_quiet()
+        self.receiver.answer(ACCEPTED)
+        self.cost.start()
+        asked_s = time.monotonic()
+        self.system.bring_missed(since)
+        self.wait.for_events(numbers)
+        spent_s = self.cost.spent_s()
+        self.wait.for_quiet()
+        found = brought(self.receiver.arrivals(), asked_s, len(numbers))
+        lines = [
+            Line("missed events sent again", found.rate, "events/s"),
+            _missing_line(found.missing, numbers),
+            Line("  sent twice", found.repeated, "events"),
+            Line("  from asking to the first arrival", found.first_ms, "ms"),
+            *_cpu_line("  processor time for 1,000", spent_s, len(numbers)),
+        ]
+        return Stage("missed events", lines, found.missing < len(numbers))
+
+    def live(self) -> Stage:
+        """Publish as fast as the system accepts."""
+        numbers = self.scale.live_numbers
+        sent_s = self._publish(numbers)
+        self.wait.for_events(numbers)
+        first = self.receiver.arrivals().first_of(numbers)
+        rate = len(first) / (max(first.values()) - min(sent_s)) if first else math.nan
+        lines = [
+            Line("single publishes, delivered live", rate, "events/s"),
+            _missing_line(len(numbers) - len(first), numbers),
+        ]
+        return Stage("single publishes", lines, bool(first))
+
+    def steady(self) -> Stage:
+        """Publish at the steady rate."""
+        numbers = self.scale.steady_numbers
+        self.cost.start()
+        sent_s = self._publish(numbers, STEADY_RATE)
+        self.wait.for_events(numbers)
+        spent_s = self.cost.spent_s()
+        first = self.receiver.arrivals().first_of(numbers)
+        taken_ms = [
+            (first[number] - at_s) * 1e3
+            for number, at_s in zip(numbers, sent_s, strict=True)
+            if number in first
+        ]
+        p50_ms, p99_ms = _percentiles(taken_ms)
+        lines = [
+            Line("latency at 200/s, p50", p50_ms, "ms"),
+            Line("latency at 200/s, p99", p99_ms, "ms"),
+            _missing_line(len(numbers) - len(first), numbers),
+            *_cpu_line("  processor time for 1,000", spent_s, len(numbers)),
+        ]
+        return Stage("latency at 200/s", lines, bool(first))
+
+    def idle(self) -> Stage:
+        """Measure the processor time without events."""
+        self.cost.start()
+        start_s = time.monotonic()
+        time.sleep(self.scale.idle_s)
+        spent_s = self.cost.spent_s()
+        if spent_s is None:
+            return Stage("idling", [])
+        share = 100 * spent_s / (time.monotonic() - start_s)
+        return Stage("idling", [Line("idle", share, "% core")])
+
+    def _publish(self, numbers: range, rate: float = math.inf) -> list[float]:
+        """Publish one event in each request; return when each request was sent."""
+        requests = [self.system.publish_request(number) for number in numbers]
+        return http_load.send_all(self.system.url, requests, CONNECTIONS, rate)
 
 
-def _measure_steady(
-    system: WebhookSystem, receiver: MarkedReceiver, cost: Cost, scale: WebhookScale
-) -> list[Line]:
-    first_number, events = scale.missed + scale.live, int(STEADY_RATE * scale.steady_s)
-    cost.start()
-    sent_s = _publish(system, first_number, events, STEADY_RATE)
-    _wait_until(lambda: receiver.count() >= events, receiver)
-    spent_s = cost.spent_s()
-    first = receiver.arrivals().first_s
-    taken_ms = [
-        (first[first_number + place] - at_s) * 1e3
-        for place, at_s in enumerate(sent_s)
-        if first_number + place in first
-    ]
-    cuts = statistics.quantiles(taken_ms, n=100, method="inclusive")
-    return [
-        Line("latency at 200/s, p50", cuts[49], "ms"),
-        Line("latency at 200/s, p99", cuts[98], "ms"),
-        *_cpu_line("  processor time for 1,000", spent_s, events),
-    ]
+def _percentiles(values: Sequence[float]) -> tuple[float, float]:
+    """Return p50 and p99; NaN without values."""
+    if not values:
+        return math.nan, math.nan
+    if len(values) == 1:
+        return values[0], values[0]
+    cuts = statistics.quantiles(values, n=100, method="inclusive")
+    return cuts[49], cuts[98]
 
 
-def _measure_idle(cost: Cost, seconds: float) -> list[Line]:
-    cost.start()
-    start_s = time.monotonic()
-    time.sleep(seconds)
-    spent_s = cost.spent_s()
-    if spent_s is None:
-        return []
-    return [Line("idle", 100 * spent_s / (time.monotonic() - start_s), "% core")]
+def _missing_line(missing: int, numbers: range) -> Line:
+    return Line(f"  missing of {len(numbers):,}", missing, "events")
 
 
 def _cpu_line(name: str, spent_s: float | None, events: int) -> list[Line]:
     return [] if spent_s is None else [Line(name, spent_s * 1e3 / events, "s")]
-
-
-def _publish(system: WebhookSystem, first: int, events: int, rate: float = math.inf) -> list[float]:
-    """Publish one event in each request; return when each request was sent."""
-    requests = [system.publish_request(number) for number in range(first, first + events)]
-    return http_load.send_all(system.url, requests, CONNECTIONS, rate)
-
-
-def _wait_until(is_done: Callable[[], bool], receiver: MarkedReceiver) -> None:
-    """Wait for a condition, or until nothing has arrived for long enough to give up."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    last_count, changed_s = -1, time.monotonic()
-    while not is_done() and time.monotonic() < deadline_s:
-        count = receiver.count()
-        if count != last_count:
-            last_count, changed_s = count, time.monotonic()
-        elif time.monotonic() - changed_s > 6 * QUIET_S:
-            return
-        time.sleep(POLL_S)
-
-
-def _wait_until_quiet(receiver: MarkedReceiver) -> None:
-    """Wait until nothing has arrived for `QUIET_S`."""
-    last_count, changed_s = receiver.count(), time.monotonic()
-    while time.monotonic() - changed_s < QUIET_S:
-        time.sleep(POLL_S)
-        count = receiver.count()
-        if count != last_count:
-            last_count, changed_s = count, time.monotonic()
