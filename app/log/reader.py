@@ -21,6 +21,9 @@ _WAIT_S: Final = 0.2
 """The longest time that a read blocks, and so the delay of a stop."""
 
 _RECORDS_MAX: Final = 1_000
+_FIRST_RECORDS_MAX: Final = 100
+"""Of the first read, whose events should not wait for more."""
+
 _ANSWER_S: Final = 5.0
 
 _END_RETRIES: Final = 4
@@ -48,7 +51,7 @@ class ReplayReader:
     For one thread at a time. It fetches ahead up to 4 MB, and checks the CRC of every batch. It
     joins no group and commits nothing: the caller stores the position.
     A batch that no client can read is skipped, and reported to `on_unreadable`.
-    Offsets in `gap` have no events of the replay, and need not be read.
+    Offsets in `gap`, which may be set between reads, have no events of the replay.
     `stall_s` is how long consecutive reads may return nothing.
     """
 
@@ -60,7 +63,6 @@ class ReplayReader:
         *,
         key: bytes,
         window: Window,
-        gap: range = range(0),
         stall_s: float = 10.0,
         on_unreadable: Callable[[SkippedBatch], object] = log_unreadable,
     ) -> None:
@@ -70,7 +72,8 @@ class ReplayReader:
         self._topic = topic
         self._partition = offsets.partition
         self._place = f"{topic}-{offsets.partition}"
-        self._gap = gap
+        self.gap = range(0)
+        self._records_max = _FIRST_RECORDS_MAX
         self._log_end: int | None = None
         self.move(offsets.start, offsets.end)
         self._key = key
@@ -92,6 +95,11 @@ class ReplayReader:
         self._clients.put_back(self._consumer, is_usable=not self._has_failed)
 
     @property
+    def position(self) -> int:
+        """The offset from which it reads on."""
+        return self._position
+
+    @property
     def is_done(self) -> bool:
         """Whether the range is read completely."""
         return self._position >= self._end
@@ -106,8 +114,8 @@ class ReplayReader:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        if self._position in self._gap:
-            self.move(self._gap.stop, self._end)
+        if self._position in self.gap:
+            self.move(self.gap.stop, self._end)
             return FetchedEvents([], min(self._position, self._end))
         before, began_s = self._position, time.monotonic()
         events = self._select_events(self._messages())
@@ -134,7 +142,8 @@ class ReplayReader:
         first = self._consumer.poll(_WAIT_S)
         if first is None:
             return []
-        return [first, *self._consumer.consume(_RECORDS_MAX, 0)]
+        records_max, self._records_max = self._records_max, _RECORDS_MAX
+        return [first, *self._consumer.consume(records_max, 0)]
 
     def _select_events(self, messages: "list[Message]") -> list[LoggedEvent]:
         """Advance the position past records; return the events that belong to the replay."""

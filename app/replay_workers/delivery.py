@@ -279,7 +279,6 @@ class ReplayDelivery:
             OffsetRange(offsets.partition, start, offsets.end),
             key=replay.webhook_id.encode(),
             window=replay.window,
-            gap=self._selection.gap,
             on_unreadable=self._dependencies.metrics.log.record_unreadable,
         )
         return ReplaySource(

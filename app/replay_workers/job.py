@@ -135,8 +135,7 @@ class ReplayJob:
         )
         self._dependencies.postponements.forget(self._claim.lease.replay_id)
         span = f"{offsets.partition}:{offsets.start}-{offsets.end}"
-        skipped = f"{selection.gap.start}-{selection.gap.stop}" if selection.gap else None
-        self._log.info("reading", offsets=span, resume_at=self._delivery.resume_at, skipped=skipped)
+        self._log.info("reading", offsets=span, resume_at=self._delivery.resume_at)
         if self._stop_reason is not None:
             raise self._stop_reason
         await self._delivery.run()

@@ -1,7 +1,7 @@
 """Which events a replay delivers: the offsets to read, and the events to skip."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -51,13 +51,19 @@ def _read_notes(store: Store, origin: str, window: Window, partition: int) -> Wi
     return WindowNotes(late_end or 0, store.indexed_window(partition, window, origin=origin))
 
 
+async def no_gap() -> range:
+    """No offsets."""
+    return range(0)
+
+
 @dataclass(slots=True)
 class Selection:
     """The events that the options of a replay select.
 
     `origin` limits a recovery to the events that its data centre delivers. `retried` limits a
     retry to what its parent left. `delivered` are live deliveries to skip, and `replayed` those of
-    earlier replays. The offsets in `gap` have no events of the window.
+    earlier replays. `find_gap` returns the offsets that have no events of the window: none, or at
+    least `GAP_RECORDS_MIN`. It raises LogUnavailable if the log does not respond.
     """
 
     types: TypeFilter = field(default_factory=TypeFilter)
@@ -65,7 +71,7 @@ class Selection:
     retried: RetriedOffsets | None = None
     delivered: DeliveredEvents | None = None
     replayed: ReplayedEvents | None = None
-    gap: range = range(0)
+    find_gap: Callable[[], Awaitable[range]] = no_gap
 
     def includes(self, event: LoggedEvent) -> bool:
         """Whether the event's type, origin and offset are selected."""
@@ -129,8 +135,8 @@ class SelectionReader:
             replayed = await self._lease.query(lambda store: read_replayed(store, replay, offsets))
         types = TypeFilter(options.event_types)
         origin = recovered_origin(replay.reason, replay.origin)
-        gap = await self._find_gap(offsets)
-        return Selection(types, origin, retried, delivered, replayed, gap)
+        find_gap = partial(self._find_gap, offsets)
+        return Selection(types, origin, retried, delivered, replayed, find_gap)
 
     async def _find_gap(self, offsets: OffsetRange) -> range:
         """The offsets after the window's last indexed event that need not be read."""
@@ -150,8 +156,10 @@ class SelectionReader:
         newest = await asyncio.to_thread(
             self._dependencies.history.first_since, offsets.partition, indexed.newest.time_ms
         )
-        # Otherwise the index is of a log that was recreated or truncated.
-        return gap if newest == indexed.newest else range(0)
+        if newest != indexed.newest:
+            return range(0)  # the index is of a log that was recreated or truncated
+        self._log.info("skipping", offsets=f"{offsets.partition}:{gap.start}-{gap.stop}")
+        return gap
 
     async def _take_over_from_live(
         self, offsets: OffsetRange, continues: Callable[[], bool]

@@ -10,7 +10,7 @@ from app.domain.dedupe import SeenHashes, event_digest
 from app.domain.turns import ReplayActivity
 from app.log.reader import FetchedEvents, ReplayReader
 from app.replay_workers.queue import ReplayQueue
-from app.replay_workers.selection import Selection
+from app.replay_workers.selection import GAP_RECORDS_MIN, Selection
 
 PARTIAL_BATCH_S_MAX: Final = 0.2
 """How long a partial batch waits for more events."""
@@ -20,7 +20,7 @@ class ReplaySource:
     """Reads a range of the log on its own thread, which reads ahead within bounds.
 
     Events below `resume_at` were settled before a takeover. They are only remembered, so that a
-    later copy is detected as a duplicate.
+    later copy is detected as a duplicate. The first events do not wait for the search for the gap.
     """
 
     def __init__(
@@ -50,8 +50,13 @@ class ReplaySource:
             LogUnavailable: see `ReplayReader.read`.
         """
         loop = asyncio.get_running_loop()
+        finding_gap = asyncio.ensure_future(self._selection.find_gap())
+        # The gap does not end below, unless the replay resumes in it.
+        find_below = self._reader.position + GAP_RECORDS_MIN
         try:
             while not self._reader.is_done:
+                if finding_gap.done() or self._reader.position >= find_below:
+                    self._reader.gap = await finding_gap
                 self._activity.start_reading(time.monotonic())
                 completed = await loop.run_in_executor(self._thread, self._read)
                 self._activity.stop_reading(time.monotonic())
@@ -60,6 +65,7 @@ class ReplaySource:
                 await queue.add_batches(completed)
             queue.deliveries.close()
         finally:
+            finding_gap.cancel()
             # After a read in progress, and without waiting for it.
             self._thread.submit(self._reader.close)
             self._thread.shutdown(wait=False)

@@ -111,9 +111,8 @@ def test_a_replay_skips_what_follows_a_window_that_has_just_ended(
             assert service.event_ids == ["first", "second", "third"]
 
     asyncio.run(scenario())
-    (reading,) = [each for each in caplog.records if each.message == "reading"]
-    begin, end = map(int, vars(reading)["skipped"].split("-"))
-    assert (begin, end) == (2, 12_002)
+    (skipping,) = [each for each in caplog.records if each.message == "skipping"]
+    assert vars(skipping)["offsets"] == "0:2-12002"
 
 
 def index_all(settings: Settings, service: Service) -> None:

@@ -95,8 +95,8 @@ def test_offsets_of_a_gap_are_not_read(foreign_broker: str, start: int) -> None:
         OffsetRange(PARTITION, start, count - 10),
         key=KEY,
         window=ALWAYS,
-        gap=gap,
     )
+    source.gap = gap
     events, position = read_all(source)
     offsets = [each.offset for each in events]
     assert position == count - 10
@@ -115,8 +115,8 @@ def test_a_range_that_ends_in_a_gap_is_read_up_to_the_gap(foreign_broker: str) -
         OffsetRange(PARTITION, 60, 90),
         key=KEY,
         window=ALWAYS,
-        gap=range(50, 300),
     )
+    source.gap = range(50, 300)
     assert read_all(source) == ([], 90)
 
 
