@@ -21,12 +21,18 @@ UNAVAILABLE: Final = 503
 CONNECTIONS: Final = 16
 STEADY_RATE: Final = 200.0
 QUIET_S: Final = 5.0
-"""A system has noted all failures, or sent all it will send, when this long nothing arrives."""
+"""A system has sent all it will send when this long nothing arrives."""
 
 GIVE_UP_S: Final = 6 * QUIET_S
 """Events that are missing when this long nothing arrives are reported as missing."""
 
+RECORDED_S: Final = 60.0
+"""Outpost writes its failed attempts with a delay of up to 10 seconds by default."""
+
 POLL_S: Final = 0.05
+RECORDED_POLL_S: Final = 0.5
+"""A system may have to list all failures to answer."""
+
 DEADLINE_S: Final = 600.0
 
 
@@ -103,6 +109,12 @@ class ArrivalWait:
         """Wait until nothing has arrived for `QUIET_S`."""
         self._wait(lambda: False, QUIET_S)
 
+    def until_recorded(self, system: WebhookSystem, failures: int) -> None:
+        """Wait until the system can bring this many failures, or for `RECORDED_S`."""
+        deadline_s = self.now_s() + RECORDED_S
+        while not system.has_recorded(failures) and self.now_s() < deadline_s:
+            self.sleep(RECORDED_POLL_S)
+
     def _wait(self, is_done: Callable[[], bool], quiet_s: float) -> None:
         deadline_s = self.now_s() + DEADLINE_S
         last_count, changed_s = self.receiver.count(), self.now_s()
@@ -176,6 +188,7 @@ class Stages:
         self.receiver.answer(UNAVAILABLE)
         self._publish(numbers)
         self.wait.for_quiet()
+        self.wait.until_recorded(self.system, self.receiver.distinct(numbers))
         self.receiver.answer(ACCEPTED)
         self.cost.start()
         asked_s = time.monotonic()

@@ -72,6 +72,7 @@ class ScriptedSystem(WebhookSystem):
         self.asked: list[int] = []
         self.after_asking: list[int] = []
         self.at_pauses: list[int] = []
+        self.records_at_s = 0.0
         self.clock_s = 0.0
 
     def subscribe(self, receiver_url: str) -> None:
@@ -80,7 +81,11 @@ class ScriptedSystem(WebhookSystem):
     def publish_request(self, number: int) -> HttpRequest:
         return http_load.encode("POST", f"/{number}", status=202)
 
+    def has_recorded(self, failures: int) -> bool:
+        return failures == 0 or self.clock_s >= self.records_at_s
+
     def bring_missed(self, since: dt.datetime) -> None:
+        assert self.has_recorded(SCALE.missed), "asked before the failures are known"
         for number in self.asked:
             self.deliver(number)
         self.at_pauses = self.after_asking
@@ -151,6 +156,15 @@ def test_processor_time_is_read_after_the_last_missed_event_not_after_as_many_re
     found = figures(stages.missed())
     assert found["processor time for 1,000"] == 1_000
     assert (found["missing of 3"], found["sent twice"]) == (0, 2)
+
+
+def test_missed_events_are_asked_for_when_the_system_has_recorded_all_failures(
+    system: ScriptedSystem, stages: Stages
+) -> None:
+    system.at_once = {0, 1, 2}
+    system.asked = [0, 1, 2]
+    system.records_at_s = 20.0
+    assert figures(stages.missed())["missing of 3"] == 0
 
 
 def test_late_missed_events_are_no_live_ones(system: ScriptedSystem, stages: Stages) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -126,26 +127,46 @@ def test_convoy_is_asked_to_retry_the_failed_deliveries() -> None:
     )
 
 
-def test_outpost_is_asked_to_retry_each_event_of_every_page() -> None:
-    def page(events: Sequence[str], following: str | None) -> tuple[int, object]:
-        attempts = [{"event_id": event} for event in events]
-        return 200, {"models": attempts, "pagination": {"next": following}}
-
+def test_outpost_is_asked_to_retry_each_event_of_every_page_once() -> None:
     responses: Responses = {
         "/destinations": [(201, {"id": "des_1"})],
         "/publish": [(202, {"id": "evt_1"})],
-        "/attempts": [page(["evt_1", "evt_2"], "cursor"), page(["evt_3"], None)],
+        "/attempts": [failed_attempts(3, 2), failed_attempts(2, 1), failed_attempts(1)],
         "/retry": [(202, {"success": True})],
     }
     with api({**responses, "": [(200, {})]}) as (url, requests):
         use(Outpost(url, "key"))
     check_published(requests[2], "/api/v1/publish")
     assert requests[2][2]["eligible_for_retry"] is False
-    retried = [body for _, path, body in requests if path == "/api/v1/retry"]
-    assert [each["event_id"] for each in retried[2:]] == ["evt_3"]
-    assert {each["event_id"] for each in retried[:2]} == {"evt_1", "evt_2"}
-    (following,) = (path for _, path, _ in requests if "next=" in path)
-    assert following.endswith("next=cursor")
+    retried = [body["event_id"] for _, path, body in requests if path == "/api/v1/retry"]
+    assert sorted(retried) == ["evt_1", "evt_2", "evt_3"]
+    lists = [parse_qs(urlsplit(path).query) for _, path, _ in requests if "attempts?" in path]
+    assert [query.get("time[lte]") for query in lists] == [None, [time_of(2)], [time_of(1)]]
+
+
+def test_outpost_can_bring_failures_when_it_lists_that_many_attempts() -> None:
+    responses: Responses = {
+        "/destinations": [(201, {"id": "des_1"})],
+        "/attempts": [failed_attempts(2, 1), failed_attempts(1)],
+    }
+    with api({**responses, "": [(200, {})]}) as (url, _), Outpost(url, "key") as outpost:
+        outpost.subscribe(RECEIVER)
+        assert outpost.has_recorded(2)
+        assert not outpost.has_recorded(2), "it lists one by now"
+
+
+def failed_attempts(*numbers: int) -> tuple[int, object]:
+    """Return the response with a page of attempts, one per event."""
+    attempts = [
+        {"id": f"att_{number}", "event_id": f"evt_{number}", "time": time_of(number)}
+        for number in numbers
+    ]
+    # The cursor skips attempts, so the driver must not follow it.
+    return 200, {"models": attempts, "pagination": {"next": "cursor"}}
+
+
+def time_of(number: int) -> str:
+    return f"2026-11-23T12:00:00.00{number:04}Z"
 
 
 def test_an_error_of_the_system_ends_the_run() -> None:
