@@ -21,7 +21,7 @@ ALL: Final = "all"
 """The counter of jobs in all states."""
 
 ENDED_ROWS_MAX: Final = 2_000
-"""Cached rows of ended replays, of about a kilobyte each."""
+"""Cached rows of ended replays, of one to three kilobytes each with the key."""
 
 _TEMPLATE: Final = "_job_parts.html"
 
@@ -39,6 +39,7 @@ class _Macros(Protocol):
         present_ms: int,
         has_ended: bool,
         style: "RowStyle",
+        webhook_name: str | None,
     ) -> Markup: ...
 
     def state(self, replay: Replay, label: str, words: str | None) -> Markup: ...
@@ -61,29 +62,50 @@ class RowStyle:
     webhooks: bool = True
 
 
-_ended_rows: Final[dict[tuple[str, RowStyle], Markup]] = {}
-"""Rows of ended replays by version. Most rows of a list are of ended replays and never change."""
+_ended_rows: Final[dict[tuple[str, RowStyle, str | None], Markup]] = {}
+"""Rows of ended replays by version, style and name of the webhook, which are all they show.
+
+Most rows of a list are of ended replays, which never change.
+"""
 
 
 def job_rows(
-    environment: Environment, replays: Iterable[Replay], present_ms: int, style: RowStyle
+    environment: Environment,
+    replays: Iterable[Replay],
+    present_ms: int,
+    style: RowStyle,
+    webhook_names: Mapping[str, str],
 ) -> list[Markup]:
-    """Return the rows of replays, in their order. Not thread-safe."""
-    return [_row(environment, replay, present_ms, style) for replay in replays]
+    """Return the rows of replays, in their order. Not thread-safe.
+
+    A webhook without a name is shown as deleted.
+    """
+    return [
+        _row(environment, each, present_ms, style, webhook_names.get(each.webhook_id))
+        for each in replays
+    ]
 
 
-def _row(environment: Environment, replay: Replay, present_ms: int, style: RowStyle) -> Markup:
+def _row(
+    environment: Environment,
+    replay: Replay,
+    present_ms: int,
+    style: RowStyle,
+    webhook_name: str | None,
+) -> Markup:
     version = version_of(replay)
-    cached = _ended_rows.get((version, style))
+    cached = _ended_rows.get((version, style, webhook_name))
     if cached is not None:
         return cached
     parts = row_parts(environment, replay, present_ms)
     has_ended = replay.state in TERMINAL
-    row = _macros(environment).row(replay, version, parts, present_ms, has_ended, style)
+    row = _macros(environment).row(
+        replay, version, parts, present_ms, has_ended, style, webhook_name
+    )
     if has_ended:
         if len(_ended_rows) >= ENDED_ROWS_MAX:
             _ended_rows.clear()
-        _ended_rows[version, style] = row
+        _ended_rows[version, style, webhook_name] = row
     return row
 
 

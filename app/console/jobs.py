@@ -51,8 +51,8 @@ async def jobs_page(request: ViewerRequest, cursor: Cursor = None) -> Response:
     select_account(viewer.key, wanted.account_id)
     store, account_id = request.services.store, viewer.key.account_filter
     # Concurrently: the database counts while this process parses the rows.
-    page, counts = await asyncio.gather(
-        run_in_threadpool(store.replays, wanted, cursor or None, ROWS, of_account=account_id),
+    (page, names), counts = await asyncio.gather(
+        run_in_threadpool(store.named_replays, wanted, cursor or None, ROWS, of_account=account_id),
         run_in_threadpool(store.count_by_state, wanted, of_account=account_id),
     )
     present_ms = now_ms()
@@ -67,7 +67,7 @@ async def jobs_page(request: ViewerRequest, cursor: Cursor = None) -> Response:
         reasons=tuple(ReplayReason),
         matching=sum(counts[state] for state in wanted.states or counts),
         before_ms=_upper_bound_ms(page, present_ms),
-        rows=job_rows(request.templates, page.items, present_ms, style),
+        rows=job_rows(request.templates, page.items, present_ms, style, names),
         style=style,
         older=page.next_cursor and jobs_url(wanted, cursor=page.next_cursor),
         newest=jobs_url(wanted) if cursor else None,

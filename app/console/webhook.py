@@ -148,7 +148,7 @@ async def render_webhook(
         has_more_rules=details.has_more_rules,
         rule_test=RuleTest(""),
         active=details.active,
-        rows=job_rows(request.templates, details.replays.items, present_ms, ROW_STYLE),
+        rows=job_rows(request.templates, details.replays.items, present_ms, ROW_STYLE, {}),
         row_style=ROW_STYLE,
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         **{"error": None, "test": None} | result,

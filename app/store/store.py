@@ -192,6 +192,7 @@ class Store:
     find_replay_by_idempotency_key = reads(replay_table.find_replay_by_idempotency_key)
     replay = reads(replay_table.get_replay)
     replays = reads(replay_filters.list_replays)
+    named_replays = reads(replay_filters.list_named_replays)
     replay_ids = reads(replay_filters.list_replay_ids)
     replays_by_id = reads(replay_filters.replays_by_id)
     earlier_replays = reads(replay_filters.earlier_replays)

@@ -131,6 +131,23 @@ def find_webhook_accounts(connection: Connection, webhook_ids: Collection[str]) 
     return {webhook_id: found[webhook_id] for webhook_id in ids if webhook_id in found}
 
 
+# Built once: each list of replays runs it.
+_NAMES: Final = select(webhooks.c.id, webhooks.c.description, webhooks.c.url).where(
+    webhooks.c.id.in_(bindparam("ids", expanding=True)), _EXISTS
+)
+
+
+def find_webhook_names(connection: Connection, webhook_ids: Collection[str]) -> dict[str, str]:
+    """The names of the existing webhooks among at most `IDS_PER_QUERY`, by id.
+
+    A name is the description, or the URL of a webhook without one. Reads no secrets.
+    """
+    if not webhook_ids:
+        return {}
+    rows = connection.execute(_NAMES, {"ids": list(webhook_ids)})
+    return {row.id: row.description or row.url for row in rows}
+
+
 def update_webhook(
     connection: Connection,
     webhook_id: str,

@@ -95,7 +95,7 @@ def test_text_of_events_receivers_and_owners_is_escaped(
         for summary in page.locator("summary").all():
             summary.click()
         assert_shown_as_text(page, "dl.facts", "table tbody th", "td pre")
-        for path in ("webhooks", f"webhooks/{webhook.id}"):
+        for path in ("webhooks", f"webhooks/{webhook.id}", "jobs"):
             visitor.go(f"/console/{path}")
             assert_shown_as_text(page, "main")
         visitor.go(f"/console/webhooks/{webhook.id}/edit")

@@ -99,9 +99,15 @@ def test_failures_of_several_jobs_are_retried_with_live_updates(
         page.get_by_role("button", name="Retry failures…").click()
         page.get_by_role("button", name="Retry 2 jobs").click()
         expect(page.get_by_text("2 retries queued.")).to_be_visible()
+        long_name = "w" * 100
+        for job in jobs:
+            scene.store.update_webhook(job.webhook_id, description=long_name)
         visitor.go("/console/jobs")
         expect(page.locator("[data-live=state]", has_text="COMPLETED")).to_have_count(4)
+        names = page.get_by_role("rowheader").get_by_role("link", name=long_name, exact=True)
+        expect(names).to_have_count(4)
         until(lambda: tab(page, "COMPLETED").endswith("4"), "the tab counts them")
+        assert_usable(page)
         assert delivered_by_replays(receiver) == ids(0, 2)
 
 

@@ -31,7 +31,7 @@ SCREENSHOTS: Final = Path(__file__).parents[3] / "docs" / "images" / "console"
 SCREENSHOT_HEIGHTS: Final = {
     "deliveries": 780,
     "overview": 980,
-    "jobs": 780,
+    "jobs": 860,
     "job": 1_140,
     "webhook": 1_000,
     "messages": 720,

@@ -37,6 +37,7 @@ pytestmark = pytest.mark.anyio
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 WINDOW = Window(parse_time("2026-11-22T07:00:00Z"), parse_time("2026-11-22T08:00:00Z"))
 HOUR_MS = 3_600_000
+NAMES: dict[str, str] = {}
 
 
 @pytest.fixture
@@ -57,6 +58,17 @@ def ids(page: HtmlPage) -> list[str]:
 
 def cell(page: HtmlPage, name: str) -> str:
     return text_of(page.one(f".//tbody//*[@data-live='{name}']"))
+
+
+def webhook_cell(page: HtmlPage) -> str:
+    return text_of(page.one(".//tbody/tr/th"))
+
+
+def webhook_links(page: HtmlPage) -> dict[str, str]:
+    """Return the words of the links to webhooks in rows, by the webhooks' ids."""
+    start = "/console/webhooks/"
+    links = {link.get("href", ""): text_of(link) for link in page.all(".//tbody//th/a")}
+    return {url[len(start) :]: words for url, words in links.items() if url.startswith(start)}
 
 
 def tabs(page: HtmlPage) -> dict[str, str]:
@@ -85,7 +97,8 @@ async def test_a_row_shows_the_progress_of_a_job(client: ConsoleClient, ongoing:
     assert row.get("data-live-id") == ongoing.id
     assert row.get("data-version") == version_of(ongoing)
     assert page.one(f".//tbody//a[@href='/console/jobs/{ongoing.id}']").text == ongoing.id
-    assert page.one(f".//tbody//a[@href='/console/webhooks/{ongoing.webhook_id}']") is not None
+    assert webhook_cell(page) == f"{ongoing.id} billing {ongoing.webhook_id} {ongoing.account_id}"
+    assert webhook_links(page) == {ongoing.webhook_id: "billing"}
     assert "2026-11-22 07:00:00 2026-11-22 08:00:00" in " ".join(page.texts(".//tbody//td"))
     assert cell(page, "state") == "ONGOING"
     assert cell(page, "progress") == "25 % 4 040 delivered"
@@ -130,7 +143,7 @@ def test_the_row_of_an_ended_job_is_rendered_once_per_style(store: Store, ongoin
     style, other = RowStyle(boxes=True, accounts=True), RowStyle(boxes=False, accounts=True)
 
     def row(replay: Replay, style: RowStyle, present_ms: int = later_ms) -> str:
-        return job_rows(made, [replay], present_ms, style)[0]
+        return job_rows(made, [replay], present_ms, style, NAMES)[0]
 
     assert "1 h ago" in row(ongoing, style)
     assert row(ongoing, style) != row(ongoing, style, later_ms + HOUR_MS)
@@ -153,8 +166,31 @@ def test_the_cache_of_rows_is_bounded(
     made, style = environment(30.0), RowStyle(boxes=True, accounts=True)
     ended = store.cancel_replay(ongoing.id)
     many = [replace(ended, created_ms=ended.created_ms - number) for number in range(5)]
-    assert len({*job_rows(made, many, ended.created_ms, style)}) == 5
+    assert len({*job_rows(made, many, ended.created_ms, style, NAMES)}) == 5
     assert len(job_rows_module._ended_rows) <= 2
+
+
+@pytest.mark.parametrize("state", [ReplayState.OPEN, ReplayState.COMPLETED])
+async def test_a_row_has_the_current_name_of_its_webhook(
+    client: ConsoleClient, store: Store, settings: Settings, webhook: Webhook, state: ReplayState
+) -> None:
+    (job,) = store_jobs(settings.database, webhook, 1, state)
+
+    async def shown() -> dict[str, str]:
+        return webhook_links(await client.page("/console/jobs"))
+
+    assert await shown() == {webhook.id: "billing"}
+    store.update_webhook(webhook.id, description=HOSTILE)
+    assert await shown() == {webhook.id: HOSTILE}
+    store.update_webhook(webhook.id, description="")
+    assert await shown() == {webhook.id: webhook.url}
+    store.update_webhook(webhook.id, description="word " * 50)
+    assert len((await shown())[webhook.id]) <= 120
+
+    store.delete_webhook(webhook.id)
+    page = await client.page("/console/jobs")
+    assert webhook_cell(page) == f"{job} {webhook.id} deleted {webhook.account_id}"
+    assert webhook_links(page) == {}
 
 
 async def test_the_state_shows_what_a_job_waits_for(
@@ -365,9 +401,11 @@ async def test_every_query_of_the_list_uses_an_index(
             with statements() as seen:
                 page = await each.page("/console/jobs", **query)
             about_jobs = [(sql, bound) for sql, bound in seen if "FROM replays" in sql]
+            of_names = [(sql, bound) for sql, bound in seen if "FROM webhooks" in sql]
             assert len(ids(page)) == 50
             assert len(about_jobs) == 3
-            for sql, bound in about_jobs:
+            assert len(of_names) == 1
+            for sql, bound in about_jobs + of_names:
                 steps = plan_of(url, sql, bound)
                 assert all("USING" in step and "INDEX" in step for step in steps), (sql, steps)
 

@@ -274,6 +274,7 @@ async def test_a_deleted_webhook_is_marked(
     store.delete_webhook(webhook.id)
     page = await client.page(path(replay))
     assert facts(page)["Webhook"] == f"{webhook.id} deleted"
+    assert not page.all(f".//main//a[@href='/console/webhooks/{webhook.id}']")
     assert "its webhook was deleted" in page.main
 
 

@@ -2,6 +2,7 @@ import base64
 
 import pytest
 
+from app.domain.accounts import DEFAULT_ACCOUNT
 from app.domain.model import (
     Claim,
     NewReplay,
@@ -75,6 +76,32 @@ def test_deleting_a_webhook_cancels_its_active_replay(store: Store, claimed: Cla
     assert store.replay(claimed.replay.id).state is ReplayState.CANCELLED
     assert not store.heartbeat(claimed.lease, 60)
     assert store.claim("two", 60) is None
+
+
+def test_replays_are_listed_with_the_names_of_their_webhooks(store: Store) -> None:
+    url, other_account = "https://example.com/", store.create_account("other").id
+
+    def webhook(description: str, account_id: str = DEFAULT_ACCOUNT) -> Webhook:
+        made = store.create_webhook(NewWebhook(url, description, new_secret(), account_id))
+        store.enable_webhook(made.id, url)
+        store.create_replay(NewReplay(made.id, Window(0, 1)))
+        return made
+
+    named, unnamed, deleted, others = (
+        webhook("billing"),
+        webhook(""),
+        webhook("old"),
+        webhook("other", other_account),
+    )
+    store.delete_webhook(deleted.id)
+    page, names = store.named_replays()
+    assert page == store.replays()
+    assert len(page.items) == 4
+    assert names == {named.id: "billing", unnamed.id: url, others.id: "other"}
+    page, names = store.named_replays(of_account=other_account)
+    assert [replay.webhook_id for replay in page.items] == [others.id]
+    assert names == {others.id: "other"}
+    assert store.named_replays(ReplayFilter(webhook_id="wh_none"))[1] == {}
 
 
 def test_webhooks_are_listed_newest_first_in_pages(store: Store) -> None:
