@@ -46,7 +46,7 @@ each widening is a write."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryRecord:
+class OutageRecord:
     """A FAILING webhook in the database, for one data centre.
 
     `window` has the event times of all missed events up to now. `next_probe_ms` is when the next
@@ -82,7 +82,7 @@ class ConsecutiveFailures:
         self.is_of_one_event = self.is_of_one_event and event_key == self._event_key
 
 
-def begins_recovery(
+def begins_outage(
     failures: ConsecutiveFailures,
     attempts: int,
     *,
@@ -113,11 +113,11 @@ def may_postpone(age_ms: int, claims: int, *, is_alone: bool) -> bool:
     return age_ms < POSTPONED_MS_MAX and not (is_alone and claims >= CLAIMS_ALONE_MAX)
 
 
-class Recovery:
+class Outage:
     """A FAILING webhook in a live process. Times are milliseconds since 1970."""
 
     def __init__(
-        self, policy: RetryPolicy, record: RecoveryRecord, *, stored: Window | None = None
+        self, policy: RetryPolicy, record: OutageRecord, *, stored: Window | None = None
     ) -> None:
         """Start with `record`; `stored` is the window in the database, None without one."""
         self._policy = policy
@@ -130,15 +130,15 @@ class Recovery:
     @classmethod
     def begin(cls, policy: RetryPolicy, since_ms: int, earliest_ms: int) -> Self:
         """The state of a webhook that begins to fail; its first event is of `earliest_ms`."""
-        return cls(policy, RecoveryRecord(since_ms, Window(earliest_ms, earliest_ms)))
+        return cls(policy, OutageRecord(since_ms, Window(earliest_ms, earliest_ms)))
 
     @classmethod
-    def resume(cls, policy: RetryPolicy, record: RecoveryRecord) -> Self:
+    def resume(cls, policy: RetryPolicy, record: OutageRecord) -> Self:
         """The state that another process stored."""
         return cls(policy, record, stored=record.window)
 
     @property
-    def record(self) -> RecoveryRecord:
+    def record(self) -> OutageRecord:
         """What to store."""
         return self._record
 

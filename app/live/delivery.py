@@ -8,7 +8,7 @@ from app.domain.delivery import Rejected, Unreachable
 from app.domain.handovers import LiveHandover
 from app.domain.live_backlog import REASON_CHARS_MAX, LiveBacklog
 from app.domain.partition_progress import PartitionProgress
-from app.domain.recovery import RecoveryRecord
+from app.domain.recovery import OutageRecord
 from app.log.event import LoggedEvent
 from app.log.group_position import Committed
 
@@ -29,7 +29,7 @@ class DeliveryPartition:
     is_revoked: bool = False
     in_flight: int = 0
     paused_for: set[str] = field(default_factory=set)
-    recoveries: dict[str, RecoveryRecord] = field(default_factory=dict)
+    recoveries: dict[str, OutageRecord] = field(default_factory=dict)
     scheduled: frozenset[int] = frozenset()
 
     @property

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NoReturn, Protocol
 
 from app.domain.model import Window
-from app.domain.recovery import Recovery, RecoveryRecord
+from app.domain.recovery import Outage, OutageRecord
 from app.domain.retry import RetryPolicy
 from app.process import until_next_tick
 from app.store import Store, StoreUnavailable
@@ -33,7 +33,7 @@ _READ_S_MAX: Final = 2.0
 class RecoveryCheck(Protocol):
     """Receives what the database has of the recoveries of a webhook."""
 
-    def __call__(self, *, is_behind: bool, record: RecoveryRecord | None) -> None:
+    def __call__(self, *, is_behind: bool, record: OutageRecord | None) -> None:
         """`is_behind` if one is due or active, or the webhook is failing, as `record` says."""
 
 
@@ -45,7 +45,7 @@ class _PendingChange:
     present outage or the end of one that missed nothing.
     """
 
-    missed: RecoveryRecord | None = None
+    missed: OutageRecord | None = None
     change: Callable[[], None] | None = None
     stored: list[Callable[[], None]] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class Recoveries:
         self._watched: dict[str, RecoveryCheck] = {}
         self._has_pending = asyncio.Event()
 
-    async def read(self) -> dict[str, RecoveryRecord]:
+    async def read(self) -> dict[str, OutageRecord]:
         """The failing webhooks in the database; none after a short time without an answer.
 
         A webhook that is not known to fail is found to fail again, and its row extended.
@@ -86,23 +86,23 @@ class Recoveries:
             _log.warning("recoveries-not-read", extra={"reason": str(error)})
             return {}
 
-    def save(self, webhook_id: str, recovery: Recovery, stored: Callable[[], None]) -> None:
+    def save(self, webhook_id: str, outage: Outage, stored: Callable[[], None]) -> None:
         """Store that a webhook fails; `stored` is called after that."""
-        record = recovery.record
+        record = outage.record
 
         def finish() -> None:
-            recovery.record_stored(record.window)
+            outage.record_stored(record.window)
             stored()
 
         change = partial(self._store.save_recovery, webhook_id, record, origin=self._origin)
         self._add(webhook_id, change, None, finish)
 
-    def finish(self, webhook_id: str, recovery: Recovery, stored: Callable[[], None]) -> None:
+    def finish(self, webhook_id: str, outage: Outage, stored: Callable[[], None]) -> None:
         """Store that the receiver accepts events again; `stored` is called after that."""
-        if recovery.has_missed:
-            self._add(webhook_id, None, recovery.record, stored)
+        if outage.has_missed:
+            self._add(webhook_id, None, outage.record, stored)
         else:
-            since_ms = recovery.record.since_ms
+            since_ms = outage.record.since_ms
             drop = partial(self._store.drop_recovery, webhook_id, since_ms, origin=self._origin)
             self._add(webhook_id, drop, None, stored)
 
@@ -171,7 +171,7 @@ class Recoveries:
         self,
         webhook_id: str,
         change: Callable[[], None] | None,
-        missed: RecoveryRecord | None,
+        missed: OutageRecord | None,
         stored: Callable[[], None],
     ) -> None:
         pending = self._pending.setdefault(webhook_id, _PendingChange())
@@ -208,7 +208,7 @@ class Recoveries:
         self._has_pending.set()
 
 
-def _both(earlier: RecoveryRecord | None, later: RecoveryRecord | None) -> RecoveryRecord | None:
+def _both(earlier: OutageRecord | None, later: OutageRecord | None) -> OutageRecord | None:
     """A record that covers two outages."""
     if earlier is None or later is None:
         return earlier or later

@@ -1,6 +1,6 @@
 """Strict order of a webhook: its events wait while a recovery replay sends earlier ones.
 
-LIVE ──retries fail──> FAILING, see `webhook_recovery` ──the probe is accepted──┐
+LIVE ──retries fail──> FAILING, see `webhook_outage` ──the probe is accepted──┐
  ^ │                                                                            v
  │ └─────more events than the queue holds; not known yet what is stored───> WAITING
  └─────────────no recovery of the webhook is due or active─────────────────────┘
@@ -17,7 +17,7 @@ from typing import Final
 
 from app.delivery.queue import DeliveryQueue
 from app.domain.model import Webhook
-from app.domain.recovery import Recovery, RecoveryRecord
+from app.domain.recovery import Outage, OutageRecord
 from app.live.delivery import LiveDelivery
 from app.live.recoveries import Recoveries
 
@@ -39,7 +39,7 @@ class WebhookOrder:
         recoveries: Recoveries,
         find_webhook: Callable[[], Webhook | None],
         skip: Callable[[LiveDelivery], None],
-        continue_failing: Callable[[RecoveryRecord], None],
+        continue_failing: Callable[[OutageRecord], None],
     ) -> None:
         self._webhook_id = webhook_id
         self._queue = queue
@@ -110,16 +110,16 @@ class WebhookOrder:
             return
         times_ms = [each.event.timestamp_ms for each in held]
         now_ms = time.time_ns() // 1_000_000
-        recovery = Recovery.begin(self._recoveries.policy, now_ms, min(times_ms))
-        recovery.widen(max(times_ms), now_ms)
-        recovery.has_missed = True
+        missed = Outage.begin(self._recoveries.policy, now_ms, min(times_ms))
+        missed.widen(max(times_ms), now_ms)
+        missed.has_missed = True
 
         def skip() -> None:
             for each in held:
                 if each.is_parked and each in self._queue:
                     self._skip(each)
 
-        self._recoveries.finish(self._webhook_id, recovery, self.begin_after(skip))
+        self._recoveries.finish(self._webhook_id, missed, self.begin_after(skip))
 
     def forget(self) -> None:
         """Send waiting events, the oldest first; ask the database before others are sent."""
@@ -133,7 +133,7 @@ class WebhookOrder:
         self.is_waiting = False
         self._recoveries.unwatch(self._webhook_id)
 
-    def _check(self, *, is_behind: bool, record: RecoveryRecord | None) -> None:
+    def _check(self, *, is_behind: bool, record: OutageRecord | None) -> None:
         """End the wait if no recovery is due or active; `record` is that of a failing webhook."""
         self.is_unknown = False
         webhook = self._find_webhook()

@@ -18,7 +18,7 @@ from app.domain.delivery import Delivered, LiveOutcome, Rejected, Unreachable
 from app.domain.handovers import LiveHandover
 from app.domain.live_backlog import LiveBacklog
 from app.domain.model import Webhook, WebhookStatus
-from app.domain.recovery import FAILING_REASON, ORDER_REASON, RecoveryRecord
+from app.domain.recovery import FAILING_REASON, ORDER_REASON, OutageRecord
 from app.domain.retry import (
     GONE,
     RETRY_AFTER_S_MAX,
@@ -30,7 +30,7 @@ from app.live.delivery import DeliveryPartition, LiveDelivery, backlog_of
 from app.live.partition_pause import PartitionPause
 from app.live.queue_context import QueueContext
 from app.live.webhook_order import WebhookOrder
-from app.live.webhook_recovery import WebhookRecovery
+from app.live.webhook_outage import WebhookOutage
 from app.live.webhook_status import OutageReporter
 
 _QUEUE_FULL: Final = "too many events wait for this webhook"
@@ -46,7 +46,7 @@ class WebhookQueue:
         self._pause = PartitionPause(webhook_id, context, self._leave_excess)
         self._retry_after_s = 0.0
         """The end of the wait that a Retry-After header requested, as `time.monotonic` counts."""
-        self._recovery = WebhookRecovery(
+        self._outage = WebhookOutage(
             webhook_id, self._queue, context.recoveries, self._skip_for_recovery
         )
         self._order = WebhookOrder(
@@ -74,15 +74,15 @@ class WebhookQueue:
             self._queue.is_idle
             and self._outages.is_healthy
             and not self._is_disabling
-            and not self._recovery.is_failing
+            and not self._outage.is_failing
             and self._order.is_forgettable
         )
 
     def add(self, delivery: LiveDelivery) -> None:
         """Add a delivery, or skip it if the queue is full and the receiver slow, or failing."""
         if delivery.partition.recoveries:
-            self._recovery.adopt(delivery.partition, self._enabled_webhook())
-        if self._recovery.is_failing and self._hold(delivery):
+            self._outage.adopt(delivery.partition, self._enabled_webhook())
+        if self._outage.is_failing and self._hold(delivery):
             return
         if self._order.begin_if_unknown(self._enabled_webhook()):
             self._add_waiting(delivery)
@@ -121,12 +121,12 @@ class WebhookQueue:
     def _leaves_to_replays(self) -> bool:
         webhook = self._enabled_webhook()
         leaves = webhook is not None and webhook.is_ordered and webhook.auto_recovery
-        return leaves and not self._recovery.is_failing
+        return leaves and not self._outage.is_failing
 
-    def _continue_failing(self, record: RecoveryRecord) -> None:
+    def _continue_failing(self, record: OutageRecord) -> None:
         """Continue a stored outage, of which this process did not know."""
         held = next(iter(self._queue))
-        self._recovery.resume(held.partition, self._enabled_webhook(), record)
+        self._outage.resume(held.partition, self._enabled_webhook(), record)
 
     def _add_to_queue(self, delivery: LiveDelivery, *, is_ready: bool) -> None:
         self._context.count_added(self.webhook_id, delivery)
@@ -135,13 +135,13 @@ class WebhookQueue:
     def _hold(self, delivery: LiveDelivery) -> bool:
         """Skip or hold an event of a failing webhook; False if it is not failing any more."""
         webhook = self._enabled_webhook()
-        if webhook is None or self._recovery.is_outdated(webhook):
+        if webhook is None or self._outage.is_outdated(webhook):
             is_ordered = webhook is not None and webhook.is_ordered
-            self._recovery.end(waits=is_ordered)
+            self._outage.end(waits=is_ordered)
             if is_ordered:
                 self._order.begin()
             return False
-        if self._recovery.may_skip(delivery):
+        if self._outage.may_skip(delivery):
             self._outages.count_missed_event()
             self._context.recorder.record_outcome(
                 delivery, LiveOutcome.SKIPPED, None, FAILING_REASON
@@ -150,7 +150,7 @@ class WebhookQueue:
             self._record_skipped(delivery)
         else:
             self._add_to_queue(delivery, is_ready=False)
-            self._recovery.hold(delivery)
+            self._outage.hold(delivery)
         return True
 
     def _skip_for_recovery(self, delivery: LiveDelivery) -> None:
@@ -165,7 +165,7 @@ class WebhookQueue:
     def remove_partition(self, partition: DeliveryPartition) -> None:
         """Remove the deliveries of a partition that another process has."""
         self._count_removed(self._queue.remove_all(lambda each: each.partition is partition))
-        self._recovery.remove_partition(partition)
+        self._outage.remove_partition(partition)
         if not len(self._queue):
             self._order.remove_partition()
         self._pause.forget(partition)
@@ -179,8 +179,8 @@ class WebhookQueue:
         self._queue.withdraw(is_idle)
         removed = self._queue.remove_all(is_idle)
         self._count_removed(removed)
-        if self._recovery.remove(removed):
-            self._finish_recovery(lambda: None)
+        if self._outage.remove(removed):
+            self._end_outage(lambda: None)
         for delivery in removed:
             self._record_handed_over(delivery, handover)
         if self._pause.is_paused and self._context.has_room(self._queue):
@@ -282,8 +282,8 @@ class WebhookQueue:
             return
         webhook = self._context.table.webhook(self.webhook_id)
         reason = "the webhook is deleted" if webhook is None else f"the webhook is {webhook.status}"
-        if self._recovery.is_failing:
-            self._recovery.end()
+        if self._outage.is_failing:
+            self._outage.end()
         for delivery in self._queue.take_ready():
             self._settle(delivery, LiveOutcome.DISABLED, None, reason)
 
@@ -308,12 +308,12 @@ class WebhookQueue:
         outcome, now_s = attempt.outcome, attempt.ended_s
         if type(outcome) is Delivered:
             self._pause.record_delivery(now_s)
-            self._recovery.reset_failures()
+            self._outage.reset_failures()
             self._outages.record_success(webhook)
             self._context.metrics.count_delivery(
                 delivery.event.timestamp_ms, now_s - delivery.read_s
             )
-            if self._recovery.is_failing:
+            if self._outage.is_failing:
                 self._recover(delivery, outcome)
             else:
                 self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
@@ -331,7 +331,7 @@ class WebhookQueue:
         self._outages.record_failure(webhook, now_ms)
         wait_s = retry_after_s(outcome, RETRY_AFTER_S_MAX)
         self._retry_after_s = max(self._retry_after_s, now_s + wait_s)
-        if self._hold_for_recovery(delivery, webhook, outcome, now_ms):
+        if self._hold_in_outage(delivery, webhook, outcome, now_ms):
             self._context.recorder.record_failed_attempt(delivery, outcome, None)
             return
         context = self._context
@@ -348,8 +348,8 @@ class WebhookQueue:
         elif isinstance(step, GiveUp):
             fail = partial(self._fail, delivery, outcome)
             context.retries.add(delivery, pause_s, outcome.reason, fail)
-            self._recovery.record_scheduled_retry()
-            if self._recovery.has_one_failed_event:
+            self._outage.record_scheduled_retry()
+            if self._outage.has_one_failed_event:
                 # It may have failed for itself: nothing is known of the receiver.
                 return
         else:
@@ -369,31 +369,31 @@ class WebhookQueue:
         if delivery in self._queue:
             self._settle(delivery, LiveOutcome.FAILED, status, reason)
 
-    def _hold_for_recovery(
+    def _hold_in_outage(
         self,
         delivery: LiveDelivery,
         webhook: Webhook,
         outcome: Rejected | Unreachable,
         now_ms: int,
     ) -> bool:
-        """Leave a failed event to the webhook's recovery, or begin one; False if it is not kept."""
+        """Hold a failed event in the outage, or begin one; False if it is not kept."""
         if is_permanent(outcome):
-            self._recovery.reset_failures()
-            if self._recovery.is_failing:
+            self._outage.reset_failures()
+            if self._outage.is_failing:
                 # It processes requests. After a 410 the webhook is disabled.
                 if isinstance(outcome, Rejected) and outcome.status == GONE:
-                    self._recovery.end()
+                    self._outage.end()
                 else:
-                    self._finish_recovery(lambda: None)
+                    self._end_outage(lambda: None)
             return False
         if self._order.is_waiting:
             delivery.park()
             return True
-        self._recovery.count_failure(delivery)
-        if not self._recovery.is_failing:
+        self._outage.count_failure(delivery)
+        if not self._outage.is_failing:
             context = self._context
             step = context.delays_of(webhook).after_failure(outcome, delivery.attempts)
-            if not self._recovery.begins_after(
+            if not self._outage.begins_after(
                 delivery,
                 webhook,
                 is_exhausted=isinstance(step, GiveUp),
@@ -401,11 +401,11 @@ class WebhookQueue:
             ):
                 return False
             since_ms = self._outages.report_outage(webhook, now_ms)
-            self._recovery.begin(delivery.partition, webhook, since_ms)
+            self._outage.begin(delivery.partition, webhook, since_ms)
         self._record_last_failure(outcome, now_ms)
-        self._recovery.record_failed_attempt(delivery, outcome, now_ms)
+        self._outage.record_failed_attempt(delivery, outcome, now_ms)
         # In strict order, others wait for the one that fails.
-        if webhook.is_ordered or not self._recovery.has_one_failed_event:
+        if webhook.is_ordered or not self._outage.has_one_failed_event:
             self._disable_if_needed(webhook, outcome, now_ms)
         return True
 
@@ -421,15 +421,15 @@ class WebhookQueue:
             if delivery in self._queue:
                 self._settle(delivery, LiveOutcome.DELIVERED, outcome.status, None)
 
-        self._finish_recovery(settle)
+        self._end_outage(settle)
 
-    def _finish_recovery(self, stored: Callable[[], None]) -> None:
-        """End the recovery, and call `stored`; in strict order, events wait for the replay."""
+    def _end_outage(self, stored: Callable[[], None]) -> None:
+        """End the outage, and call `stored`; in strict order, events wait for the replay."""
         webhook = self._enabled_webhook()
-        waits = webhook is not None and webhook.is_ordered and self._recovery.has_missed
+        waits = webhook is not None and webhook.is_ordered and self._outage.has_missed
         if waits:
             stored = self._order.begin_after(stored)
-        self._recovery.recover(stored, waits=waits)
+        self._outage.recover(stored, waits=waits)
 
     def _record_last_failure(self, outcome: Rejected | Unreachable, now_ms: int) -> None:
         self._last_failure, self._failed_ms = outcome, now_ms

@@ -23,7 +23,7 @@ from app.domain.model import (
 )
 from app.domain.moves import MoveEvent
 from app.domain.receiver_failure import ReceiverFailure
-from app.domain.recovery import RecoveryRecord
+from app.domain.recovery import OutageRecord
 from app.domain.states import ReplayEvent, moves, next_state
 from app.store.claim_queue import ClaimQueue, claimable_from, queued_since_ms, running_replays
 from app.store.failures import record_failures
@@ -255,7 +255,7 @@ def fail_recovery(
     """
     if not fail(connection, lease, error):
         return False
-    record = RecoveryRecord(replay.created_ms, replay.window)
+    record = OutageRecord(replay.created_ms, replay.window)
     save_recovery(connection, replay.webhook_id, record, origin=replay.origin, is_recovered=is_due)
     return True
 

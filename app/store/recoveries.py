@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, delete, exists, null, select, update
 
 from app.domain.model import WebhookStatus, Window
 from app.domain.options import ReplayReason
-from app.domain.recovery import RecoveryRecord
+from app.domain.recovery import OutageRecord
 from app.store.sql import larger, now_ms, smaller, upsert
 from app.store.tables import recoveries, replays, webhooks
 
@@ -24,7 +24,7 @@ _row = recoveries.c
 def save_recovery(
     connection: Connection,
     webhook_id: str,
-    record: RecoveryRecord,
+    record: OutageRecord,
     *,
     origin: str,
     is_recovered: bool = False,
@@ -97,7 +97,7 @@ def finish_abandoned_recoveries(connection: Connection, *, origin: str) -> int:
     return connection.execute(statement.values(recovered_ms=now_ms())).rowcount
 
 
-def find_unfinished(connection: Connection, *, origin: str) -> dict[str, RecoveryRecord | None]:
+def find_unfinished(connection: Connection, *, origin: str) -> dict[str, OutageRecord | None]:
     """The webhooks with a recovery in a data centre; None for one that is due or active.
 
     Otherwise the webhook is failing. One statement, so that a recovery that becomes a replay in the
@@ -119,7 +119,7 @@ def find_unfinished(connection: Connection, *, origin: str) -> dict[str, Recover
         _row.next_probe_ms,
         _row.recovered_ms,
     ).where(_row.origin == origin)
-    found: dict[str, RecoveryRecord | None] = {}
+    found: dict[str, OutageRecord | None] = {}
     for row in connection.execute(query.union_all(active)):
         if row.recovered_ms is not None:
             found[row.webhook_id] = None
@@ -128,12 +128,12 @@ def find_unfinished(connection: Connection, *, origin: str) -> dict[str, Recover
     return found
 
 
-def list_recoveries(connection: Connection, *, origin: str) -> dict[str, RecoveryRecord]:
+def list_recoveries(connection: Connection, *, origin: str) -> dict[str, OutageRecord]:
     """The failing webhooks of a data centre, by id."""
     query = select(recoveries).where(_row.origin == origin, _row.recovered_ms.is_(None))
     return {row.webhook_id: _to_record(row) for row in connection.execute(query)}
 
 
-def _to_record(row: Row[*tuple[Any, ...]]) -> RecoveryRecord:
+def _to_record(row: Row[*tuple[Any, ...]]) -> OutageRecord:
     window = Window(row.from_ms, row.to_ms)
-    return RecoveryRecord(row.since_ms, window, row.failed_probes, row.next_probe_ms)
+    return OutageRecord(row.since_ms, window, row.failed_probes, row.next_probe_ms)

@@ -11,7 +11,7 @@ from app.domain.endpoint_health import CONSECUTIVE_FAILURES_MIN
 from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.hours import HOUR_MS
 from app.domain.model import Counts, WebhookStatus, Window
-from app.domain.recovery import RecoveryRecord
+from app.domain.recovery import OutageRecord
 from app.domain.states import ReplayState
 from app.log.event import NewEvent
 from app.store.tables import replays
@@ -230,7 +230,7 @@ def test_an_ordered_webhook_is_disabled_when_its_receiver_fails_for_a_day_of_rec
             ],
             origin=origin,
         )
-        record = RecoveryRecord(begin_ms, Window(begin_ms, begin_ms + 1_000))
+        record = OutageRecord(begin_ms, Window(begin_ms, begin_ms + 1_000))
         bench.store.save_recovery(webhook.id, record, origin=origin, is_recovered=True)
         replay = bench.store.start_recovery(webhook.id, origin=origin)
         assert replay is not None

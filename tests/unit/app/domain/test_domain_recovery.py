@@ -7,9 +7,9 @@ from app.domain.hours import HOUR_MS
 from app.domain.model import Window
 from app.domain.recovery import (
     ConsecutiveFailures,
-    Recovery,
-    RecoveryRecord,
-    begins_recovery,
+    Outage,
+    OutageRecord,
+    begins_outage,
     may_postpone,
 )
 from app.domain.retry import RETRY_AFTER_S_MAX, RetryPolicy
@@ -21,9 +21,9 @@ MIDDLE = 0.5
 """The jitter that changes nothing."""
 
 
-def failing(event_ms: int = NOW_MS - 5_000) -> Recovery:
+def failing(event_ms: int = NOW_MS - 5_000) -> Outage:
     """A webhook that began to fail, and whose window is stored."""
-    recovery = Recovery.begin(POLICY, NOW_MS - 9_000, event_ms)
+    recovery = Outage.begin(POLICY, NOW_MS - 9_000, event_ms)
     recovery.record_stored(recovery.record.window)
     return recovery
 
@@ -51,7 +51,7 @@ def test_five_failures_or_exhausted_live_attempts_begin_a_recovery(
     failures: int, attempts: int, is_exhausted: bool, expected: bool, has_scheduled_retry: bool
 ) -> None:
     of_two = failures_of(1, *[2] * (failures - 1))
-    found = begins_recovery(
+    found = begins_outage(
         of_two, attempts, is_exhausted=is_exhausted, has_scheduled_retry=has_scheduled_retry
     )
     assert found is expected
@@ -62,7 +62,7 @@ def test_an_event_that_fails_alone_begins_a_recovery_only_without_a_scheduled_re
     count: int, is_exhausted: bool
 ) -> None:
     begins = [
-        begins_recovery(
+        begins_outage(
             failures_of(*[1] * count), count, is_exhausted=is_exhausted, has_scheduled_retry=has
         )
         for has in (True, False)
@@ -78,14 +78,14 @@ def test_failures_know_their_earliest_event_and_whether_they_are_of_one() -> Non
 
 def test_in_strict_order_a_failed_retry_begins_a_recovery() -> None:
     begins = [
-        begins_recovery(failures_of(*[1] * count), count, is_exhausted=False, is_ordered=True)
+        begins_outage(failures_of(*[1] * count), count, is_exhausted=False, is_ordered=True)
         for count in (1, 2)
     ]
     assert begins == [False, True]
 
 
 def test_nothing_is_covered_until_the_window_is_stored() -> None:
-    recovery = Recovery.begin(POLICY, NOW_MS - 9_000, NOW_MS - 5_000)
+    recovery = Outage.begin(POLICY, NOW_MS - 9_000, NOW_MS - 5_000)
     assert not recovery.is_covered(NOW_MS - 5_000, NOW_MS)
     recovery.record_stored(recovery.record.window)
     assert recovery.is_covered(NOW_MS - 5_000, NOW_MS)
@@ -131,12 +131,12 @@ def test_retry_after_lengthens_a_pause_within_a_limit(header_s: float, pause_s: 
 
 
 def test_a_stored_recovery_continues_at_its_schedule() -> None:
-    stored = RecoveryRecord(NOW_MS - 9_000, Window(NOW_MS - 5_000, NOW_MS), 3, NOW_MS + 700)
-    recovery = Recovery.resume(POLICY, stored)
+    stored = OutageRecord(NOW_MS - 9_000, Window(NOW_MS - 5_000, NOW_MS), 3, NOW_MS + 700)
+    recovery = Outage.resume(POLICY, stored)
     assert recovery.has_missed
     assert recovery.is_covered(NOW_MS - 5_000, NOW_MS)
     recovery.record_failed_probe(DOWN, NOW_MS + 700, MIDDLE)
-    assert recovery.record == RecoveryRecord(stored.since_ms, stored.window, 4, NOW_MS + 60_700)
+    assert recovery.record == OutageRecord(stored.since_ms, stored.window, 4, NOW_MS + 60_700)
 
 
 def test_a_recovery_waits_for_its_receiver_for_a_day_and_for_one_event_less_long() -> None:

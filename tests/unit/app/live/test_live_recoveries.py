@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from app.domain.model import NewWebhook, Window
-from app.domain.recovery import Recovery, RecoveryRecord
+from app.domain.recovery import Outage, OutageRecord
 from app.domain.retry import RetryPolicy
 from app.live.recoveries import Recoveries
 from app.store import Store
@@ -15,7 +15,7 @@ from tests.support.processes.waiting import until_async
 def test_workers_are_woken_for_the_replay_of_a_recovery(store: Store) -> None:
     webhook = store.create_webhook(NewWebhook("https://example.com/a", "", new_secret()))
     store.enable_webhook(webhook.id, webhook.url)
-    record = RecoveryRecord(900, Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
+    record = OutageRecord(900, Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
     store.save_recovery(webhook.id, record, origin="here", is_recovered=True)
     woken_for: list[str] = []
 
@@ -37,7 +37,7 @@ def test_outages_that_end_before_they_are_stored_are_all_recovered(store: Store)
     async def scenario() -> None:
         recoveries = Recoveries(store, "here", policy)
         for since_ms, has_missed in ((1_000, True), (5_000, True), (9_000, False)):
-            recovery = Recovery.begin(policy, since_ms, since_ms)
+            recovery = Outage.begin(policy, since_ms, since_ms)
             recoveries.save(webhook.id, recovery, lambda: None)
             recovery.has_missed = has_missed
             recoveries.finish(webhook.id, recovery, partial(stored.append, since_ms))
@@ -55,7 +55,7 @@ def test_outages_that_end_before_they_are_stored_are_all_recovered(store: Store)
 def test_an_outage_that_continues_keeps_the_window_of_the_one_before(store: Store) -> None:
     webhook = store.create_webhook(NewWebhook("https://example.com/a", "", new_secret()))
     policy = RetryPolicy()
-    first, second = (Recovery.begin(policy, since_ms, since_ms) for since_ms in (1_000, 5_000))
+    first, second = (Outage.begin(policy, since_ms, since_ms) for since_ms in (1_000, 5_000))
     first.has_missed = True
     stored = asyncio.Event()
 

@@ -13,7 +13,7 @@ from app.domain.endpoint_options import NO_OPTIONS, EndpointOptions, Ordering
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.options import Only, ReplayOptions, ReplayReason
 from app.domain.partition_progress import PartitionProgress
-from app.domain.recovery import RecoveryRecord
+from app.domain.recovery import OutageRecord
 from app.domain.retry import RetryPolicy
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.recoveries import Recoveries
@@ -25,7 +25,7 @@ from app.webhooks.signing import new_secret
 from tests.support.processes.waiting import until_async
 
 STRICT = EndpointOptions(ordering=Ordering.STRICT)
-RECORD = RecoveryRecord(900, Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
+RECORD = OutageRecord(900, Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
 
 
 def ordered_webhook(store: Store) -> Webhook:
@@ -42,7 +42,7 @@ class OrderScene:
         self.webhook: Webhook | None = webhook
         self.sent: list[int] = []
         self.skipped: list[int] = []
-        self.failing: list[RecoveryRecord] = []
+        self.failing: list[OutageRecord] = []
         self.recoveries = Recoveries(store, "here", RetryPolicy())
         self.queue = DeliveryQueue[LiveDelivery](self._send, 1, group.create_task)
         self._partition = DeliveryPartition(0, PartitionProgress(0), Committed(-1, ""))

@@ -9,13 +9,13 @@ from app.domain.endpoint_options import EndpointOptions, Ordering
 from app.domain.model import NewReplay, NewWebhook, Webhook, Window
 from app.domain.moves import MoveEvent
 from app.domain.options import Only, ReplayReason
-from app.domain.recovery import RecoveryRecord
+from app.domain.recovery import OutageRecord
 from app.domain.states import ReplayState
 from app.store import Store
 from app.store.recovery_replays import ACTOR, AHEAD_MS
 from app.webhooks.signing import new_secret
 
-RECORD = RecoveryRecord(since_ms=900, window=Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
+RECORD = OutageRecord(since_ms=900, window=Window(1_000, 2_000), failed_probes=2, next_probe_ms=5)
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def test_a_stored_window_is_extended_and_never_reduced(store: Store, webhook: We
     store.save_recovery(webhook.id, RECORD, origin="here")
     assert store.recoveries(origin="here") == {webhook.id: RECORD}
     assert store.recoveries(origin="there") == {}
-    later = RecoveryRecord(950, Window(1_500, 3_000), 0, 7)
+    later = OutageRecord(950, Window(1_500, 3_000), 0, 7)
     store.save_recovery(webhook.id, later, origin="here")
     assert store.recoveries(origin="here") == {
-        webhook.id: RecoveryRecord(900, Window(1_000, 3_000), 0, 7)
+        webhook.id: OutageRecord(900, Window(1_000, 3_000), 0, 7)
     }
 
 

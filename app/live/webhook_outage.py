@@ -1,7 +1,7 @@
-"""The automatic recovery of one webhook in a live process: what is held, probed and skipped.
+"""The outage of one webhook in a live process: what is held, probed and skipped.
 
 While the webhook is failing, its queue holds the probe, requests in flight, and events whose
-recovery is not stored yet. All other events are skipped.
+outage is not stored yet. All other events are skipped.
 """
 
 import random
@@ -15,9 +15,9 @@ from app.domain.model import Webhook
 from app.domain.recovery import (
     PROBES_PER_EVENT,
     ConsecutiveFailures,
-    Recovery,
-    RecoveryRecord,
-    begins_recovery,
+    Outage,
+    OutageRecord,
+    begins_outage,
 )
 from app.live.delivery import DeliveryPartition, LiveDelivery
 from app.live.recoveries import Recoveries
@@ -26,7 +26,7 @@ from app.live.webhook_order import release_parked
 _UNKNOWN: Final = -1
 
 
-class WebhookRecovery:
+class WebhookOutage:
     """Whether a webhook is failing, and its probe. For one event loop.
 
     `skip` settles an event of the queue that the recovery replay will send.
@@ -43,7 +43,7 @@ class WebhookRecovery:
         self._queue = queue
         self._recoveries = recoveries
         self._skip = skip
-        self._recovery: Recovery | None = None
+        self._outage: Outage | None = None
         self._partition: DeliveryPartition | None = None
         self._probe: LiveDelivery | None = None
         self._probe_failures = 0
@@ -55,41 +55,41 @@ class WebhookRecovery:
     @property
     def has_missed(self) -> bool:
         """Whether events were skipped; only while failing."""
-        assert self._recovery is not None
-        return self._recovery.has_missed
+        assert self._outage is not None
+        return self._outage.has_missed
 
     @property
     def is_failing(self) -> bool:
         """Whether events are held or skipped."""
-        return self._recovery is not None
+        return self._outage is not None
 
     @property
     def next_probe_ms(self) -> int:
         """When the next probe is due; only while failing."""
-        assert self._recovery is not None
-        return self._recovery.next_probe_ms
+        assert self._outage is not None
+        return self._outage.next_probe_ms
 
     def adopt(self, partition: DeliveryPartition, webhook: Webhook | None) -> None:
-        """Continue the recovery that the process stored that had the partition before.
+        """Continue the outage that the process stored that had the partition before.
 
-        In strict order the database is asked again: the recovery may have become due since.
+        In strict order the database is asked again: its recovery may have become due since.
         """
         record = partition.recoveries.pop(self._webhook_id, None)
         if webhook is not None and webhook.is_ordered:
             return
-        if record is not None and self._recovery is None:
+        if record is not None and self._outage is None:
             self.resume(partition, webhook, record)
 
     def resume(
-        self, partition: DeliveryPartition, webhook: Webhook | None, record: RecoveryRecord
+        self, partition: DeliveryPartition, webhook: Webhook | None, record: OutageRecord
     ) -> None:
-        """Continue a stored recovery, with the oldest event that is held as the probe."""
-        recovery = self._recovery = Recovery.resume(self._recoveries.policy, record)
+        """Continue a stored outage, with the oldest event that is held as the probe."""
+        outage = self._outage = Outage.resume(self._recoveries.policy, record)
         self._start(partition, webhook)
         self._choose_probe()
-        self._skip_covered(recovery)
-        if self._widen(recovery):
-            self._save(recovery)
+        self._skip_covered(outage)
+        if self._widen(outage):
+            self._save(outage)
 
     @property
     def has_one_failed_event(self) -> bool:
@@ -117,8 +117,8 @@ class WebhookRecovery:
         is_exhausted: bool,
         has_scheduled_retry: bool,
     ) -> bool:
-        """Whether the webhook is failing after a counted failure, see `begins_recovery`."""
-        return webhook.auto_recovery and begins_recovery(
+        """Whether the webhook is failing after a counted failure, see `begins_outage`."""
+        return webhook.auto_recovery and begins_outage(
             self._failures,
             delivery.attempts,
             is_exhausted=is_exhausted,
@@ -135,10 +135,10 @@ class WebhookRecovery:
         earliest_ms = min(each.event.timestamp_ms for each in held)
         if self._failures.has_scheduled:
             earliest_ms = min(earliest_ms, self._failures.earliest_ms)
-        recovery = Recovery.begin(self._recoveries.policy, since_ms, earliest_ms)
-        recovery.has_missed = self._failures.has_scheduled
-        self._widen(recovery)
-        self._recovery = recovery
+        outage = Outage.begin(self._recoveries.policy, since_ms, earliest_ms)
+        outage.has_missed = self._failures.has_scheduled
+        self._widen(outage)
+        self._outage = outage
         self._start(partition, webhook)
         for _ in self._queue.take_ready():
             pass
@@ -147,10 +147,10 @@ class WebhookRecovery:
                 each.park()
         self._choose_probe()
 
-    def _widen(self, recovery: Recovery) -> bool:
+    def _widen(self, outage: Outage) -> bool:
         """Extend the window to store by all events of the queue; whether it did."""
         now_ms = _now_ms()
-        widened = [recovery.widen(each.event.timestamp_ms, now_ms) for each in self._queue]
+        widened = [outage.widen(each.event.timestamp_ms, now_ms) for each in self._queue]
         return any(widened)
 
     def _start(self, partition: DeliveryPartition, webhook: Webhook | None) -> None:
@@ -164,59 +164,59 @@ class WebhookRecovery:
 
     def may_skip(self, delivery: LiveDelivery) -> bool:
         """Whether a new event need not be held."""
-        assert self._recovery is not None
+        assert self._outage is not None
         if self._probe is None or self._is_probe_used_up():
             return False
-        if not self._recovery.is_covered(delivery.event.timestamp_ms, _now_ms()):
+        if not self._outage.is_covered(delivery.event.timestamp_ms, _now_ms()):
             return False
-        self._recovery.has_missed = True
+        self._outage.has_missed = True
         return True
 
     def hold(self, delivery: LiveDelivery) -> None:
-        """Hold a new event of the queue: as the probe, or until its recovery is stored."""
-        recovery = self._recovery
-        assert recovery is not None
+        """Hold a new event of the queue: as the probe, or until the outage is stored."""
+        outage = self._outage
+        assert outage is not None
         delivery.park()
-        if recovery.widen(delivery.event.timestamp_ms, _now_ms()):
-            self._save(recovery)
+        if outage.widen(delivery.event.timestamp_ms, _now_ms()):
+            self._save(outage)
         if self._probe is None or self._is_probe_used_up():
             self._set_probe(delivery)
-            self._skip_covered(recovery)
+            self._skip_covered(outage)
 
     def record_failed_attempt(
         self, delivery: LiveDelivery, outcome: Rejected | Unreachable, now_ms: int
     ) -> None:
         """A retryable failure: of the probe, or of a request that was sent before it."""
-        recovery = self._recovery
-        assert recovery is not None
+        outage = self._outage
+        assert outage is not None
         delivery.park()
-        if delivery is self._probe or self._probe is None or not recovery.failed_probes:
+        if delivery is self._probe or self._probe is None or not outage.failed_probes:
             jitter = random.random()  # noqa: S311  spreads load, guards nothing
-            recovery.record_failed_probe(outcome, now_ms, jitter)
+            outage.record_failed_probe(outcome, now_ms, jitter)
             self._probe_failures += 1
             self._set_probe(self._probe or delivery)
-            self._save(recovery)
+            self._save(outage)
         else:
-            self._skip_covered(recovery)
+            self._skip_covered(outage)
 
     def recover(self, stored: Callable[[], None], *, waits: bool) -> None:
         """End it: the receiver accepts events. `stored` is called once that is stored.
 
         Held events are queued again, unless `waits`.
         """
-        recovery = self._recovery
-        assert recovery is not None
-        self._recoveries.finish(self._webhook_id, recovery, stored)
+        outage = self._outage
+        assert outage is not None
+        self._recoveries.finish(self._webhook_id, outage, stored)
         self.end(waits=waits)
 
     def end(self, *, waits: bool = False) -> None:
-        """Queue events again; the stored recovery stays, for the webhook's next activation."""
+        """Queue events again; the stored outage stays, for the webhook's next activation."""
         self._clear()
         if not waits:
             release_parked(self._queue)
 
     def remove_partition(self, partition: DeliveryPartition) -> None:
-        """Forget a recovery that another process continues."""
+        """Forget an outage that another process continues."""
         if self._partition is partition:
             self._clear()
 
@@ -234,7 +234,7 @@ class WebhookRecovery:
         return False
 
     def _clear(self) -> None:
-        self._recovery = self._partition = self._probe = None
+        self._outage = self._partition = self._probe = None
 
     def _is_probe_used_up(self) -> bool:
         probe = self._probe
@@ -250,35 +250,35 @@ class WebhookRecovery:
 
     def _set_probe(self, delivery: LiveDelivery) -> None:
         """Send `delivery` when the next probe is due."""
-        recovery = self._recovery
-        assert recovery is not None
+        outage = self._outage
+        assert outage is not None
         if delivery is not self._probe:
             self._probe, self._probe_failures = delivery, 0
-        delivery.next_attempt_ms = recovery.next_probe_ms
-        wait_s = max(0, recovery.next_probe_ms - _now_ms()) / 1_000
-        delivery.start_timer(wait_s, lambda: self._send_probe(recovery, delivery))
+        delivery.next_attempt_ms = outage.next_probe_ms
+        wait_s = max(0, outage.next_probe_ms - _now_ms()) / 1_000
+        delivery.start_timer(wait_s, lambda: self._send_probe(outage, delivery))
 
-    def _send_probe(self, recovery: Recovery, delivery: LiveDelivery) -> None:
-        is_current = self._recovery is recovery and self._probe is delivery
+    def _send_probe(self, outage: Outage, delivery: LiveDelivery) -> None:
+        is_current = self._outage is outage and self._probe is delivery
         if is_current and delivery.is_parked and delivery in self._queue:
             delivery.is_parked = False
             self._queue.requeue(delivery)
 
-    def _save(self, recovery: Recovery) -> None:
-        self._recoveries.save(self._webhook_id, recovery, lambda: self._skip_covered(recovery))
+    def _save(self, outage: Outage) -> None:
+        self._recoveries.save(self._webhook_id, outage, lambda: self._skip_covered(outage))
 
-    def _skip_covered(self, recovery: Recovery) -> None:
-        """Skip all held events that the stored recovery has, except the probe."""
-        if self._recovery is not recovery:
+    def _skip_covered(self, outage: Outage) -> None:
+        """Skip all held events that the stored outage has, except the probe."""
+        if self._outage is not outage:
             return
         now_ms = _now_ms()
         for each in tuple(self._queue):
             if (
                 each.is_parked
                 and each is not self._probe
-                and recovery.is_covered(each.event.timestamp_ms, now_ms)
+                and outage.is_covered(each.event.timestamp_ms, now_ms)
             ):
-                recovery.has_missed = True
+                outage.has_missed = True
                 self._skip(each)
 
 
