@@ -288,15 +288,39 @@ function onShortcut(event) {
   if (isSecond && event.key in PAGES) {
     document.querySelector(`header nav a[href="/console/${PAGES[event.key]}"]`)?.click();
   } else if (event.key === "?") shortcuts.showModal();
-  else if (event.key === "j") focusRow(1);
-  else if (event.key === "k") focusRow(-1);
+  else if (event.key === "j") moveBy(1);
+  else if (event.key === "k") moveBy(-1);
   else if (event.key === "/") document.querySelector('[role="search"] :is(input, select):not([type="hidden"])')?.focus();
   else return;
   event.preventDefault();
 }
 
-// Moves the focus between the first links of rows.
-function focusRow(step) {
+// The pages of the deliveries in the last list of this tab, so that the page of one leads to the others.
+function rememberList() {
+  const rows = [...document.querySelectorAll("table[data-list] th a")];
+  if (rows.length) sessionStorage.setItem("deliveries", JSON.stringify(rows.map((link) => link.href)));
+}
+
+function enableNeighbours() {
+  const neighbours = document.getElementById("neighbours");
+  const pages = JSON.parse(sessionStorage.getItem("deliveries") ?? "[]");
+  const at = pages.indexOf(location.href.split("#")[0]);
+  if (!neighbours || at < 0) return;
+  for (const [rel, page] of [["prev", pages[at - 1]], ["next", pages[at + 1]]]) {
+    const link = neighbours.querySelector(`[rel="${rel}"]`);
+    link.hidden = !page;
+    if (page) link.href = page;
+  }
+  neighbours.hidden = false;
+}
+
+// Leads to the next or the previous delivery, or moves the focus between the first links of rows.
+function moveBy(step) {
+  const neighbours = document.getElementById("neighbours");
+  if (neighbours && !neighbours.hidden) {
+    neighbours.querySelector(step < 0 ? '[rel="prev"]:not([hidden])' : '[rel="next"]:not([hidden])')?.click();
+    return;
+  }
   const links = [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
   const at = links.indexOf(document.activeElement);
   links[at < 0 ? 0 : Math.min(Math.max(at + step, 0), links.length - 1)]?.focus();
@@ -318,4 +342,6 @@ if (stale) {
   enableWindowPicker();
   enableZones();
   enableShortcuts();
+  rememberList();
+  enableNeighbours();
 }
