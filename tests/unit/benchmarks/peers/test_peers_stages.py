@@ -19,6 +19,8 @@ from benchmarks import http_load
 from benchmarks.http_load import HttpRequest
 from benchmarks.peers.webhooks.marked_receiver import MarkedReceiver, mark, marked_receiver
 from benchmarks.peers.webhooks.measuring import (
+    POLL_S,
+    QUIET_S,
     ArrivalWait,
     Cost,
     Stage,
@@ -70,8 +72,8 @@ class ScriptedSystem(WebhookSystem):
         self.subscribe(f"http://127.0.0.1:{receiver.port}/hook")
         self.at_once: set[int] = set()
         self.asked: list[int] = []
-        self.after_asking: list[int] = []
-        self.at_pauses: list[int] = []
+        self.after_asking: list[int | None] = []
+        self.at_pauses: list[int | None] = []
         self.records_at_s = 0.0
         self.clock_s = 0.0
 
@@ -101,10 +103,11 @@ class ScriptedSystem(WebhookSystem):
         return self.clock_s
 
     def pause(self, seconds: float) -> None:
-        """Let the time pass, and deliver one more event."""
+        """Let the time pass, and deliver one more event, or none."""
         self.clock_s += seconds
-        if self.at_pauses:
-            self.deliver(self.at_pauses.pop(0))
+        number = self.at_pauses.pop(0) if self.at_pauses else None
+        if number is not None:
+            self.deliver(number)
 
 
 class ArrivedCost(Cost):
@@ -165,6 +168,25 @@ def test_missed_events_are_asked_for_when_the_system_has_recorded_all_failures(
     system.asked = [0, 1, 2]
     system.records_at_s = 20.0
     assert figures(stages.missed())["missing of 3"] == 0
+
+
+def test_missed_events_are_asked_for_when_all_have_been_attempted(
+    system: ScriptedSystem, stages: Stages
+) -> None:
+    pauses = int(2 * QUIET_S / POLL_S)
+    system.at_once = {0, 1}
+    system.at_pauses = [*([None] * pauses), 2]
+    system.asked = [0, 1, 2]
+    found = figures(stages.missed())
+    assert (found["not attempted before"], found["missing of 3"]) == (0, 0)
+
+
+def test_events_that_were_never_attempted_before_are_counted(
+    system: ScriptedSystem, stages: Stages
+) -> None:
+    system.at_once = {0, 1}
+    system.asked = [0, 1, 2]
+    assert figures(stages.missed())["not attempted before"] == 1
 
 
 def test_late_missed_events_are_no_live_ones(system: ScriptedSystem, stages: Stages) -> None:
