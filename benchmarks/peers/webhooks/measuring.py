@@ -24,7 +24,7 @@ QUIET_S: Final = 5.0
 """A system has sent all it will send when this long nothing arrives."""
 
 GIVE_UP_S: Final = 6 * QUIET_S
-"""Events that are missing when this long nothing arrives are reported as missing."""
+"""Events are reported as missing when this long none of a stage has arrived."""
 
 RECORDED_S: Final = 60.0
 """Outpost writes its failed attempts with a delay of up to 10 seconds by default."""
@@ -99,15 +99,15 @@ class ArrivalWait:
     sleep: Callable[[float], None] = time.sleep
 
     def for_events(self, numbers: range) -> None:
-        """Wait until each of these events has arrived, or nothing has for `GIVE_UP_S`.
+        """Wait until each of these events has arrived, or none has for `GIVE_UP_S`.
 
-        Repeated events do not count: the system is not ready before the last event has arrived.
+        Repeated events do not count: neither as many of them, nor one that is attempted forever.
         """
-        self._wait(lambda: self.receiver.distinct(numbers) == len(numbers), GIVE_UP_S)
+        self._wait(lambda: self.receiver.distinct(numbers), len(numbers), GIVE_UP_S)
 
     def for_quiet(self) -> None:
         """Wait until nothing has arrived for `QUIET_S`."""
-        self._wait(lambda: False, QUIET_S)
+        self._wait(self.receiver.count, math.inf, QUIET_S)
 
     def until_recorded(self, system: WebhookSystem, failures: int) -> None:
         """Wait until the system can bring this many failures, or for `RECORDED_S`."""
@@ -115,14 +115,15 @@ class ArrivalWait:
         while not system.has_recorded(failures) and self.now_s() < deadline_s:
             self.sleep(RECORDED_POLL_S)
 
-    def _wait(self, is_done: Callable[[], bool], quiet_s: float) -> None:
-        deadline_s = self.now_s() + DEADLINE_S
-        last_count, changed_s = self.receiver.count(), self.now_s()
-        while not is_done() and self.now_s() < min(deadline_s, changed_s + quiet_s):
+    def _wait(self, count: Callable[[], int], enough: float, quiet_s: float) -> None:
+        """Wait until a number is large enough, or has not changed for some time."""
+        start_s = changed_s = self.now_s()
+        last_count = count()
+        while last_count < enough and self.now_s() < min(start_s + DEADLINE_S, changed_s + quiet_s):
             self.sleep(POLL_S)
-            count = self.receiver.count()
-            if count != last_count:
-                last_count, changed_s = count, self.now_s()
+            new_count = count()
+            if new_count != last_count:
+                last_count, changed_s = new_count, self.now_s()
 
 
 class Brought(NamedTuple):

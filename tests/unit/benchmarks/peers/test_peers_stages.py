@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 
 from benchmarks import http_load
 from benchmarks.http_load import HttpRequest
 from benchmarks.peers.webhooks.marked_receiver import MarkedReceiver, mark, marked_receiver
 from benchmarks.peers.webhooks.measuring import (
+    GIVE_UP_S,
     POLL_S,
     QUIET_S,
     ArrivalWait,
@@ -97,7 +97,7 @@ class ScriptedSystem(WebhookSystem):
             self.deliver(number)
 
     def deliver(self, number: int) -> None:
-        httpx.post(self._receiver_url, content=mark(number))
+        self._client.post(self._receiver_url, content=mark(number))
 
     def now_s(self) -> float:
         return self.clock_s
@@ -187,6 +187,15 @@ def test_events_that_were_never_attempted_before_are_counted(
     system.at_once = {0, 1}
     system.asked = [0, 1, 2]
     assert figures(stages.missed())["not attempted before"] == 1
+
+
+def test_a_stage_ends_although_one_event_is_attempted_forever(
+    system: ScriptedSystem, stages: Stages
+) -> None:
+    pauses = int(2 * GIVE_UP_S / POLL_S)
+    system.at_pauses = [3] * pauses
+    assert figures(stages.live())["missing of 3"] == 2
+    assert system.clock_s == pytest.approx(GIVE_UP_S + POLL_S, abs=2 * POLL_S)
 
 
 def test_late_missed_events_are_no_live_ones(system: ScriptedSystem, stages: Stages) -> None:
