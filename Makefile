@@ -35,8 +35,10 @@ $(VENV)/.spark: $(VENV)/.run
 	$(INSTALL) --editable '.[spark]'
 	@touch $@
 
+# Hundreds of processes load these modules, so they are compiled beforehand.
 $(VENV)/.test: $(VENV)/.run
 	$(INSTALL) --editable '.[test,bench]'
+	$(BIN)/python -m compileall -q -j 0 $(VENV)/lib app logbroker spark_jobs
 	@touch $@
 
 # Without a C compiler, or Python's header files, the broker runs the same code as pure Python.
@@ -58,8 +60,7 @@ up: $(VENV)/.run  ## Run broker, API, live path and worker until Ctrl-C, data in
 services:  ## Install what the tests need from Debian: MariaDB's server, Chromium, kcat and more
 	tests/install-services
 
-# Hundreds of processes load our code: the first one compiles it for all, whatever the environment
-# says.
+# The first process that loads a module compiles it for all, whatever the environment says.
 demo up unit test test-all coverage: export PYTHONDONTWRITEBYTECODE =
 
 T := tests/unit

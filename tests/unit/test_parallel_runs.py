@@ -33,7 +33,8 @@ def run(folder: Path, *options: str) -> str:
     done = subprocess.run(
         [*command, *plugins, "--rootdir", str(folder), "-k", "chosen", *options, "."],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        # Options that are for this run only.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         check=False,
