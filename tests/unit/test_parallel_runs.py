@@ -33,7 +33,7 @@ def run(folder: Path, *options: str) -> str:
     done = subprocess.run(
         [*command, *plugins, "--rootdir", str(folder), "-k", "chosen", *options, "."],
         cwd=folder,
-        # Options that are for this run only.
+        # Without the options of the outer run.
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
