@@ -165,8 +165,10 @@ async def test_a_developer_chooses_among_the_own_webhooks(
     developers_client: ConsoleClient, webhook: Webhook, others_webhook: Webhook
 ) -> None:
     page = await developers_client.page(PAGE)
-    offered = [each.get("value") for each in page.all(".//select[@name='webhookId']/option")]
-    assert offered == ["", webhook.id]
+    offered = {
+        each.get("value"): text_of(each) for each in page.all(".//select[@name='webhookId']/option")
+    }
+    assert offered == {"": "Select a webhook", webhook.id: f"billing · {webhook.id}"}
     assert others_webhook.id not in page.markup
 
     # Another id needs an input; submitting it fails.
