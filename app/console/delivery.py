@@ -65,11 +65,19 @@ async def delivery_page(delivery_id: str, request: ViewerRequest) -> Response:
         payload=shown_payload(found.body),
         deliveries_url=deliveries_url(webhook.id, {}),
         list_url=_list_url(webhook.id, request.http.query_params),
+        resend_url=page_url(
+            f"{DELIVERIES}/{delivery.id}/resend", _list_fields(request.http.query_params)
+        ),
         event_url=event_url(delivery.event_id),
         jobs_url=jobs_url(ReplayFilter(webhook_id=webhook.id)),
         message_url=f"/console/log/topics/{DELIVERY_LOG}/messages?from=offset"
         f"&partition={place.partition}&offset={place.offset}",
     )
+
+
+def _list_fields(query: Mapping[str, str]) -> dict[str, str | None]:
+    """The fields of a query that name the list that linked here."""
+    return {name: query.get(name) for name in ("failures", "list")}
 
 
 def _list_url(webhook_id: str, query: Mapping[str, str]) -> str | None:
@@ -87,7 +95,8 @@ def _list_url(webhook_id: str, query: Mapping[str, str]) -> str | None:
 async def resend(delivery_id: str, request: ChangeRequest) -> Response:
     """Send a delivery once more; its page shows the attempt."""
     await resend_deliveries(request.services, request.key, [delivery_id])
-    return request.redirect(f"{DELIVERIES}/{delivery_id}?{flash_query('resend')}")
+    fields = _list_fields(request.http.query_params) | dict(parse_qsl(flash_query("resend")))
+    return request.redirect(page_url(f"{DELIVERIES}/{delivery_id}", fields))
 
 
 @router.get("/deliveries/{delivery_id}/payload")

@@ -304,7 +304,7 @@ function rememberList() {
 function enableNeighbours() {
   const neighbours = document.getElementById("neighbours");
   const pages = JSON.parse(sessionStorage.getItem("deliveries") ?? "[]");
-  const at = pages.indexOf(location.href.split("#")[0]);
+  const at = pages.findIndex((page) => new URL(page).pathname === location.pathname);
   if (!neighbours || at < 0) return;
   for (const [rel, page] of [["prev", pages[at - 1]], ["next", pages[at + 1]]]) {
     const link = neighbours.querySelector(`[rel="${rel}"]`);

@@ -223,6 +223,13 @@ def test_an_owner_finds_the_failures_of_all_webhooks_and_resends_some(
         expect(page.get_by_text("2 resends queued.")).to_be_visible()
         until(lambda: (receiver.taken, other.taken) == (["evt_1"], ["evt_2"]), "both are resent")
         assert len(page.content()) < 100_000
+        rows.get_by_role("link").last.click()
+        page.get_by_role("button", name="Resend").click()
+        expect(page.get_by_text("Resend queued.")).to_be_visible()
+        expect(previous).to_be_visible()
+        page.get_by_role("link", name="Back to the list").click()
+        tab = page.get_by_role("link", name="Failures", exact=True)
+        expect(tab).to_have_attribute("aria-current", "page")
 
 
 def test_a_payload_is_shown_in_part_and_downloaded_byte_for_byte(
