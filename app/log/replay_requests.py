@@ -10,6 +10,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import (
@@ -127,7 +128,6 @@ class ReplayRequestListener:
             "fetch.wait.max.ms": _IDLE_FETCH_MS,
         }
         self._consumer = Consumer(configuration, logger=CLIENT_LOG)
-        self._consumer.assign([TopicPartition(REPLAY_REQUESTS, 0, OFFSET_END)])
         self._on_request = on_request
         self._is_closed = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="replay-requests", daemon=True)
@@ -142,6 +142,10 @@ class ReplayRequestListener:
         self._thread.join()
 
     def _listen(self) -> None:
+        # Without a connection the client would look up the leader later, by up to a second.
+        with suppress(KafkaException):
+            self._consumer.list_topics(REPLAY_REQUESTS, timeout=_WAIT_S)
+        self._consumer.assign([TopicPartition(REPLAY_REQUESTS, 0, OFFSET_END)])
         while not self._is_closed.is_set():
             message = self._consumer.poll(_WAIT_S)
             # Errors need no handling: the client retries, and workers also poll the database.

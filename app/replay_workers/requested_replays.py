@@ -32,7 +32,8 @@ class RequestedReplays:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._has_claimed_last = False
+        # No claim is known yet, as if there were no other worker.
+        self._has_claimed_last = True
         self._by_id: OrderedDict[str, tuple[float, OffsetRange | None]] = OrderedDict()
 
     def add(self, hint: RequestHint, now_s: float) -> None:

@@ -80,6 +80,8 @@ def open_engine(url: str, answer_s: int | None = ANSWER_S) -> Engine:
         },
         hide_parameters=True,
         pool_pre_ping=True,
+        # Each transaction is ended by itself; a further ROLLBACK is a further round trip.
+        pool_reset_on_return=None,
         pool_recycle=1_800,
         max_overflow=20,
     )

@@ -31,7 +31,7 @@ from app.store.moves import Moved, record_moves, trim_moves
 from app.store.recoveries import save_recovery
 from app.store.replay_columns import receiver_failure_to_column, status_counts_to_column
 from app.store.replays import to_replay
-from app.store.samples import add_samples
+from app.store.samples import add_first_sample, add_samples
 from app.store.sql import TEXT_CHARS_MAX, ms_from_now, now_ms
 from app.store.tables import CLAIM_INDEX, accounts, replays
 from app.store.transitions import transition
@@ -71,7 +71,9 @@ def claim_from_queue(
         return None
     waiting = to_replay(row)
     event = _CLAIM_EVENTS[waiting.state]
-    replay = _claimed(waiting, event, worker, origin, row.present_ms)
+    claimed = _claimed(waiting, event, worker, origin, row.present_ms)
+    offsets = located.get(waiting.id) if waiting.offsets is None else None
+    replay = claimed if offsets is None else _begun(claimed, offsets)
     connection.execute(
         update(replays)
         .where(replays.c.id == row.id)
@@ -85,18 +87,17 @@ def claim_from_queue(
             heartbeat_ms=replay.heartbeat_ms,
             claimable_ms=claimable_from(ms_from_now(lease_s)),
             started_ms=replay.started_ms,
+            **({} if offsets is None else _begun_values(offsets)),
         )
     )
     is_takeover = event is ReplayEvent.TAKE_OVER
     reason = f"no heartbeat from {waiting.worker}" if is_takeover else None
-    _record_claim(connection, replay, event, reason)
-    lease = Lease(replay.id, replay.lease_epoch, worker)
-    offsets = located.get(replay.id) if replay.offsets is None else None
-    if offsets is not None and begin_delivery(connection, lease, offsets):
-        state = next_state(replay.state, ReplayEvent.BEGIN)
-        replay = replace(replay, state=state, offsets=offsets, checkpoint=offsets.start)
+    _record_claim(connection, claimed, event, reason)
+    if offsets is not None:
+        _record_move(connection, replay, ReplayEvent.BEGIN)
+        add_first_sample(connection, replay.id)
     return Claim(
-        lease=lease,
+        lease=Lease(replay.id, replay.lease_epoch, worker),
         replay=replay,
         webhook=get_webhook(connection, replay.webhook_id),
         is_takeover=is_takeover,
@@ -130,11 +131,23 @@ def _claimed(
     )
 
 
-def _record_claim(
-    connection: Connection, replay: Replay, event: ReplayEvent, reason: str | None
+def _begun(claimed: Replay, offsets: OffsetRange) -> Replay:
+    """The claimed replay after its delivery has begun."""
+    state = next_state(claimed.state, ReplayEvent.BEGIN)
+    return replace(claimed, state=state, offsets=offsets, checkpoint=offsets.start)
+
+
+def _record_move(
+    connection: Connection, replay: Replay, event: ReplayEvent, reason: str | None = None
 ) -> None:
     moved = Moved(replay.id, replay.state, replay.lease_epoch)
     record_moves(connection, MoveEvent(event), [moved], replay.worker, reason)
+
+
+def _record_claim(
+    connection: Connection, replay: Replay, event: ReplayEvent, reason: str | None
+) -> None:
+    _record_move(connection, replay, event, reason)
     if replay.lease_epoch % CLAIMS_PER_TRIM == 0:
         trim_moves(connection, [replay.id])
 
@@ -171,16 +184,20 @@ def begin_delivery(
 
     `available_from_ms` is the start of what the log retains of a longer window.
     """
-    values = {
+    available = func.coalesce(replays.c.available_from_ms, available_from_ms)
+    values = _begun_values(offsets) | {"available_from_ms": available}
+    return _apply_and_record(connection, lease, ReplayEvent.BEGIN, values)
+
+
+def _begun_values(offsets: OffsetRange) -> dict[str, Any]:
+    return {
         "log_partition": offsets.partition,
         "start_offset": offsets.start,
         "end_offset": offsets.end,
         "checkpoint_offset": func.coalesce(replays.c.checkpoint_offset, offsets.start),
         "waiting_for": None,
         "receiver_failure": None,
-        "available_from_ms": func.coalesce(replays.c.available_from_ms, available_from_ms),
     }
-    return _apply_and_record(connection, lease, ReplayEvent.BEGIN, values)
 
 
 def store_checkpoint(

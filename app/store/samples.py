@@ -32,12 +32,21 @@ def add_samples(
     )
     due = [row.id for row in connection.execute(_last_samples(is_meant)) if _is_due(row)]
     if due:
-        source = select(replays.c.id, now_ms(), *(replays.c[name] for name in _COPIED_COLUMNS))
-        statement = upsert(
-            connection, replay_samples, lambda new: {name: new[name] for name in _COPIED_COLUMNS}
-        )
-        copied = source.where(is_meant, replays.c.id.in_(due))
-        connection.execute(statement.from_select(["replay_id", "at_ms", *_COPIED_COLUMNS], copied))
+        _copy(connection, and_(is_meant, replays.c.id.in_(due)))
+
+
+def add_first_sample(connection: Connection, replay_id: str) -> None:
+    """Add a sample of a replay that has none, and whose row the caller has locked."""
+    _copy(connection, replays.c.id == replay_id)
+
+
+def _copy(connection: Connection, is_meant: ColumnElement[bool]) -> None:
+    source = select(replays.c.id, now_ms(), *(replays.c[name] for name in _COPIED_COLUMNS))
+    statement = upsert(
+        connection, replay_samples, lambda new: {name: new[name] for name in _COPIED_COLUMNS}
+    )
+    columns = ["replay_id", "at_ms", *_COPIED_COLUMNS]
+    connection.execute(statement.from_select(columns, source.where(is_meant)))
 
 
 def _last_samples(is_meant: ColumnElement[bool]) -> Any:
