@@ -98,19 +98,18 @@ def _measure_following(scale: Scale, folder: Path) -> Iterator[Line]:
 
 @contextmanager
 def _installation(
-    folder: Path, receiver: TimingReceiver, records: int, events: int, step_ms: int | None = None
+    folder: Path, receiver: TimingReceiver, records: int, events: int, step_ms: int = STEP_MS
 ) -> Iterator[_Installation]:
-    """A service with a log; with `step_ms` between records, all are indexed."""
+    """A service with a log, whose records are all indexed, as they are in time in a running one."""
     output: list[str] = []
     with service_stage(folder, poll_interval_s=str(POLL_INTERVAL_S)) as stage:
         webhook = stage.enabled_webhook(f"{receiver.url}/{records}")
         history = History.until_now(
-            webhook.id, stage.settings.partitions, records, events, step_ms=step_ms or STEP_MS
+            webhook.id, stage.settings.partitions, records, events, step_ms=step_ms
         )
         # Before the live path starts, which would deliver these events.
         stage.load(history)
-        if step_ms is not None:
-            stage.index_all()
+        stage.index_all()
         with (
             LocalService(stage.settings, stage.broker.bootstrap_servers, output.append) as service,
             ApiClient(service.api_url, service.operator_key) as client,
