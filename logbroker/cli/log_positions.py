@@ -1,5 +1,6 @@
 """Looks up log start and end offsets, and offsets by timestamp, at the partition leaders."""
 
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -7,12 +8,15 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
+    BrokerMetadata,
     ListOffsetsResultInfo,
     OffsetSpec,
 )
 
 from logbroker.cli.admin_command import REQUEST_TIMEOUT_S, UNREACHABLE
-from logbroker.client.admin import LogPosition, TopicAndPartition, log_position
+from logbroker.client.admin import LogPosition, TopicAndPartition, leaders_of, log_position
+
+_CONNECT_S: Final = 1.0
 
 _NO_LEADER: Final = frozenset(
     {
@@ -41,20 +45,40 @@ class LogPositions:
 
         All lookups are sent at once. Partitions whose leader did not answer are missing. The
         leaders are looked up before: the client crashes if metadata arrives while `list_offsets`
-        does so itself (librdkafka 2.16).
+        does so itself (librdkafka 2.16). It keeps a core busy until the timeout if a leader
+        refuses connections, so that is found out before, too.
 
         Raises:
             KafkaException: a broker returns an error.
         """
-        asked = [TopicPartition(*tp) for tp in topic_partitions]
+        wanted = list(topic_partitions)
+        asked = [TopicPartition(*tp) for tp in self._answerable(wanted)] if wanted else []
         if not asked:
             return [{} for _ in specs]
-        self._client.list_topics(timeout=REQUEST_TIMEOUT_S)
         futures = [
             self._client.list_offsets(dict.fromkeys(asked, spec), request_timeout=REQUEST_TIMEOUT_S)
             for spec in specs
         ]
         return [_positions(each) for each in futures]
+
+    def _answerable(self, wanted: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+        """The partitions whose leader does not refuse connections."""
+        metadata = self._client.list_topics(timeout=REQUEST_TIMEOUT_S)
+        leaders = leaders_of(metadata)
+        refusing = {
+            number for number, broker in metadata.brokers.items() if _refuses_connections(broker)
+        }
+        return [tp for tp in wanted if leaders.get(tp) not in refusing]
+
+
+def _refuses_connections(broker: BrokerMetadata) -> bool:
+    try:
+        socket.create_connection((broker.host, broker.port), _CONNECT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False  # the client finds out
+    return False
 
 
 def _positions(
